@@ -1,0 +1,1 @@
+//! Follows the legs of one node.

@@ -1,0 +1,166 @@
+//! The checked configuration.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::call::outcome::CauseTable;
+use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
+use crate::pbx::PbxKind;
+use crate::quality::settings::Settings;
+
+/// Everything that the operator configured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The PBXs, in the order written.
+    pub nodes: Vec<Node>,
+    /// The owners of connections.
+    pub customers: Vec<Customer>,
+    /// The vendor connections, in the order written.
+    pub connections: Vec<Connection>,
+    /// The route maps, in the order written.
+    pub route_maps: Vec<RouteMap>,
+    /// How variables are written.
+    pub variables: Variables,
+    /// Where state is kept.
+    pub storage: Storage,
+    /// Path of the local control socket.
+    pub control_socket: PathBuf,
+}
+
+/// A PBX.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub id: NodeId,
+    /// What it runs.
+    pub kind: PbxKind,
+    /// `host:port` of the event socket or the manager interface.
+    pub address: String,
+    /// User of the manager interface; for FreeSWITCH a directory user (`userauth`), usually none.
+    pub username: Option<String>,
+    /// Password of the event socket or the manager user.
+    pub password: SecretString,
+    /// Most calls that this node should carry; for its score.
+    pub max_calls: Option<u32>,
+    /// TLS to the manager interface; `None` for plain TCP.
+    pub tls: Option<Tls>,
+    /// Whether each slot of a hunt order is a variable of its own.
+    pub slots: bool,
+    /// Whether Asterisk's variables are also kept in AstDB.
+    pub astdb: bool,
+    /// Whether every `CHANNEL_DESTROY` is subscribed, so that a loss of events shows at the next heartbeat instead of
+    /// the next comparison of the channel list. Costs about 20 KB a call. FreeSWITCH only.
+    pub strict_loss_detection: bool,
+}
+
+/// TLS to a node.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Certificates to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Name expected in the certificate, where it is not the host of the address.
+    pub server_name: Option<String>,
+}
+
+/// An owner of connections.
+#[derive(Clone, Debug)]
+pub struct Customer {
+    /// Their name.
+    pub id: CustomerId,
+    /// Where their mail goes.
+    pub email: Vec<String>,
+    /// Language of their mail: `en` or `ru`.
+    pub language: String,
+}
+
+/// A vendor trunk.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Its name.
+    pub id: ConnectionId,
+    /// Its owner.
+    pub customer: Option<CustomerId>,
+    /// What a node calls it, where that is not the id.
+    pub names: BTreeMap<NodeId, String>,
+    /// How it is judged.
+    pub quality: Settings,
+    /// How its attempts' outcomes are decided.
+    pub causes: Arc<CauseTable>,
+}
+
+impl Connection {
+    /// What `node` calls this connection.
+    #[must_use]
+    pub fn name_on(&self, node: &NodeId) -> &str {
+        self.names.get(node).map_or(self.id.as_str(), String::as_str)
+    }
+}
+
+/// An ordered list of connections that serves a set of number prefixes.
+#[derive(Clone, Debug)]
+pub struct RouteMap {
+    /// Its name.
+    pub id: MapId,
+    /// Prefixes that it serves; the longest match wins, `""` is the default map.
+    pub prefixes: Vec<String>,
+    /// What a call tries, by priority.
+    pub entries: Vec<RouteEntry>,
+    /// The nodes whose dialplans use it; empty means all.
+    pub nodes: Vec<NodeId>,
+}
+
+/// One entry of a route map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteEntry {
+    /// Where the call goes.
+    pub target: RouteTarget,
+    /// Smaller is tried first.
+    pub priority: i64,
+}
+
+/// Where an entry sends a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// To a connection.
+    Connection(ConnectionId),
+    /// To the connections of another map, in place.
+    Map(MapId),
+}
+
+/// How variables are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variables {
+    /// What every name starts with.
+    pub prefix: String,
+    /// How often the PBX's values are compared with ours.
+    pub reconcile_every: Duration,
+    /// How long a value in AstDB is valid without being written again.
+    pub astdb_expiry: Duration,
+}
+
+/// Where state is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// The SQLite file.
+    pub path: PathBuf,
+    /// How long history is kept.
+    pub keep: Duration,
+}
+
+impl Config {
+    /// The node of that name.
+    #[must_use]
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == *id)
+    }
+
+    /// The connection of that name.
+    #[must_use]
+    pub fn connection(&self, id: &ConnectionId) -> Option<&Connection> {
+        self.connections.iter().find(|connection| connection.id == *id)
+    }
+}

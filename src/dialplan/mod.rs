@@ -1,0 +1,1 @@
+//! From hunt orders and states to the variables that dialplans read.

@@ -1,0 +1,3 @@
+//! The single owner of all state: events and timers in, effects out.
+
+pub mod view;

@@ -1,0 +1,203 @@
+//! What everybody else sees of the engine: an immutable picture, published after every change.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
+use crate::pbx::PbxKind;
+use crate::quality::machine::{Change, State};
+use crate::quality::settings::{BadQualityAction, Settings};
+use crate::quality::window::Figures;
+use crate::time::Timestamp;
+
+/// The picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Version of the program.
+    pub version: String,
+    /// When this picture was made.
+    pub at: Timestamp,
+    /// When the program started.
+    pub started_at: Timestamp,
+    /// Grows with every change of a variable.
+    pub generation: u64,
+    /// The nodes, in the order configured.
+    pub nodes: Vec<NodeView>,
+    /// The connections (or pairs of connection and map), in the order configured.
+    pub connections: Vec<ConnectionView>,
+    /// The route maps with their hunt orders now.
+    pub maps: Vec<MapView>,
+    /// The latest changes, newest first, at most 100.
+    pub changes: Vec<ChangeView>,
+    /// How storing goes.
+    pub storage: StorageView,
+    /// Trunks that carry calls and are not configured.
+    pub unknown_trunks: Vec<UnknownTrunk>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its name.
+    pub id: NodeId,
+    /// What it runs.
+    pub kind: PbxKind,
+    /// Its address.
+    pub address: String,
+    /// How the link is.
+    pub link: LinkView,
+    /// Outbound legs that are up.
+    pub active_calls: usize,
+    /// How its variables are.
+    pub variables: VariablesView,
+}
+
+/// What a link is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// Connecting or logging in.
+    #[default]
+    Connecting,
+    /// Logged in and subscribed; the legs that are up are being read.
+    Synchronising,
+    /// Events flow and the picture is complete.
+    Up,
+    /// Waiting for the next try.
+    Waiting,
+    /// The PBX refused the password, the user or our address; it is tried again at the longest step only.
+    Refused,
+}
+
+/// A link, with its counters since the program started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkView {
+    /// What it is doing.
+    pub state: LinkState,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why it is not up, in words; empty while it is.
+    pub reason: String,
+    /// When the next try is due, while waiting.
+    pub next_try_at: Option<Timestamp>,
+    /// Reply time of the last keepalive, in microseconds.
+    pub rtt_us: Option<u64>,
+    /// What the PBX says it is (version text).
+    pub software: String,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Events received.
+    pub events: u64,
+    /// Times the link came up.
+    pub connects: u64,
+    /// Times the PBX was found restarted.
+    pub restarts: u64,
+    /// Events dropped because our own queue was full.
+    pub dropped: u64,
+    /// Messages that were damaged and dropped.
+    pub damaged: u64,
+    /// Losses found by comparison with the PBX's own figures or lists.
+    pub losses: u64,
+    /// Lists of the legs that are up, read.
+    pub resyncs: u64,
+    /// Legs whose end was not seen, answered before: counted as answered with unknown duration.
+    pub ends_unseen_answered: u64,
+    /// Legs whose end was not seen, not answered before: outcome `lost`.
+    pub ends_unseen_lost: u64,
+}
+
+/// The variables of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VariablesView {
+    /// Variables that the node should have.
+    pub desired: usize,
+    /// Variables written and not acknowledged yet.
+    pub pending: usize,
+    /// Writes acknowledged since the start.
+    pub written: u64,
+    /// Values that somebody else had changed and that were put back.
+    pub repaired: u64,
+    /// When the node's values were last found or made equal to ours.
+    pub in_step_at: Option<Timestamp>,
+    /// Time from the event to the acknowledged variable, last change, in microseconds.
+    pub last_latency_us: Option<u64>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionView {
+    /// The connection, with its map where it is judged per map.
+    pub key: QualityKey,
+    /// Its owner.
+    pub customer: Option<CustomerId>,
+    /// Whether it is judged.
+    pub monitored: bool,
+    /// Its state.
+    pub state: State,
+    /// Since when.
+    pub since: Timestamp,
+    /// What a bad state does.
+    pub action: BadQualityAction,
+    /// The state in a sentence.
+    pub words: String,
+    /// The figures over the window.
+    pub figures: Figures,
+    /// How it is judged.
+    pub settings: Settings,
+    /// Attempts finished in the running batch, where one runs.
+    pub batch_done: Option<usize>,
+    /// When it is tried again, while bad.
+    pub retry_at: Option<Timestamp>,
+    /// Legs to it that are up.
+    pub active_calls: usize,
+}
+
+/// A route map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MapView {
+    /// Its name.
+    pub id: MapId,
+    /// The prefixes it serves.
+    pub prefixes: Vec<String>,
+    /// The connections in the order in which a call tries them now.
+    pub hunt_order: Vec<ConnectionId>,
+    /// Connections left out now.
+    pub blocked: Vec<ConnectionId>,
+}
+
+/// A change of a connection's state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// Whose.
+    pub key: QualityKey,
+    /// What.
+    #[serde(flatten)]
+    pub change: Change,
+    /// The change in a sentence, with the figures that led to it.
+    pub words: Arc<str>,
+}
+
+/// Storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StorageView {
+    /// Whether the last write succeeded.
+    pub healthy: bool,
+    /// What is wrong; empty while healthy.
+    pub problem: String,
+    /// Rows waiting to be written.
+    pub backlog: usize,
+    /// Rows dropped because the backlog was full.
+    pub dropped: u64,
+}
+
+/// A trunk that carries calls and is not configured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnknownTrunk {
+    /// On which node.
+    pub node: NodeId,
+    /// What the node calls it.
+    pub trunk: String,
+    /// Attempts seen.
+    pub attempts: u64,
+}

@@ -1,0 +1,73 @@
+//! What a PBX told us, freed of its protocol: the only vocabulary that the call tracking, the engine and everything
+//! after them know of a PBX.
+//!
+//! Channel events keep the shape of the PBX that sent them ([`FsEvent`], [`AstEvent`]), because the two say different
+//! things about a leg: FreeSWITCH repeats everything it knows in every event, Asterisk reports one fact at a time. The
+//! trackers in [`crate::call`] make the same attempts of both.
+
+use std::sync::Arc;
+
+use crate::ids::LegId;
+pub use crate::pbx::asterisk::AstEvent;
+pub use crate::pbx::freeswitch::FsEvent;
+
+/// One thing that a PBX, or the link to it, told us.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PbxEvent {
+    /// Logged in and subscribed: events flow from here on. A [`PbxEvent::Snapshot`] follows.
+    Linked,
+    /// The link is gone; what happens on the PBX until the next [`PbxEvent::Linked`] is not seen.
+    Unlinked,
+    /// Which run of the PBX is speaking (FreeSWITCH: Core-UUID; Asterisk: its start time). When it differs from the
+    /// one before, the PBX was restarted: its calls and variables are gone.
+    Incarnation(Arc<str>),
+    /// A FreeSWITCH channel event, or the answer to a question about one leg.
+    FreeSwitch(Box<FsEvent>),
+    /// An Asterisk channel event.
+    Asterisk(Box<AstEvent>),
+    /// FreeSWITCH's own figures.
+    Heartbeat(Heartbeat),
+    /// The legs that are up now.
+    Snapshot(Snapshot),
+    /// Answer to a question about one leg: the PBX does not know it (any more).
+    LegGone(LegId),
+    /// Events were lost or damaged on this link, this many at least; a [`PbxEvent::Snapshot`] will follow.
+    Lost(u64),
+}
+
+/// FreeSWITCH's HEARTBEAT.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Heartbeat {
+    /// Channels that are up (both legs of a call count).
+    pub session_count: Option<u64>,
+    /// Channels since the start.
+    pub sessions_since_startup: Option<u64>,
+    /// Most channels allowed.
+    pub max_sessions: Option<u64>,
+    /// Channels begun in the last full second.
+    pub sessions_per_sec: Option<u64>,
+    /// Idle CPU of the whole machine, in percent, mean of half a minute.
+    pub idle_cpu_percent: Option<f64>,
+    /// Time since the start, in milliseconds.
+    pub uptime_ms: Option<u64>,
+}
+
+/// The legs that a PBX listed as being up.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Snapshot {
+    /// All legs listed, of both directions.
+    pub legs: Vec<ListedLeg>,
+}
+
+/// One row of a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedLeg {
+    /// The leg.
+    pub leg: LegId,
+    /// Whether the PBX dialled this leg; `None` where the list does not tell (Asterisk).
+    pub outbound: Option<bool>,
+    /// The channel's name.
+    pub channel: Arc<str>,
+    /// Whether it is answered.
+    pub answered: bool,
+}

@@ -1,0 +1,1 @@
+//! The dialogue with one socket as a pure state machine.

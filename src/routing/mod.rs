@@ -1,0 +1,1 @@
+//! From quality states to hunt orders. Pure.

@@ -1,0 +1,1 @@
+//! SQLite: what survives a restart.
