@@ -1,0 +1,45 @@
+//! Which configuration a command uses.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::WrongUsage;
+use crate::config::{self, Loaded};
+
+/// Where a configuration is looked for when none is named, in this order.
+pub const DEFAULT_PATHS: &[&str] = &["./pointsman.toml", "/etc/pointsman/pointsman.toml"];
+
+/// The option that names the configuration; flatten it into the arguments of a command.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConfigFile {
+    /// Configuration: TOML, JSON or YAML, by its extension
+    ///
+    /// Without it: ./pointsman.toml, then /etc/pointsman/pointsman.toml. Single values can be overridden by
+    /// environment variables: POINTSMAN__STORAGE__PATH, POINTSMAN__NODES__PBX_01__PASSWORD.
+    #[arg(short, long = "config", value_name = "FILE", env = "POINTSMAN_CONFIG")]
+    pub path: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// The file that is meant.
+    ///
+    /// # Errors
+    /// [`WrongUsage`] where none was named and none of the default places has one.
+    pub fn find(&self) -> anyhow::Result<PathBuf> {
+        if let Some(path) = &self.path {
+            return Ok(path.clone());
+        }
+        let found = DEFAULT_PATHS.iter().map(Path::new).find(|path| path.exists());
+        found.map(Path::to_owned).ok_or_else(|| {
+            let places = DEFAULT_PATHS.join(", ");
+            WrongUsage(format!("no configuration: name one with --config FILE (looked for {places})")).into()
+        })
+    }
+
+    /// Reads and checks it. Its warnings are in the result, for the command to show.
+    ///
+    /// # Errors
+    /// All problems of the configuration ([`config::Problems`], exit code 2), or [`WrongUsage`] where there is none.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        Ok(config::load(&self.find()?)?)
+    }
+}
