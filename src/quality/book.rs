@@ -1,1 +1,202 @@
 //! All connections' states: the one place that the engine, `pointsman judge` and the backtest feed attempts to.
+//!
+//! A key that is not monitored has a machine too: its attempts are shown and never judged.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::ids::QualityKey;
+use crate::quality::machine::{Change, Machine, Saved, Standing, State};
+use crate::quality::settings::Settings;
+use crate::quality::window::{Epoch, Sample};
+use crate::time::Timestamp;
+
+/// The place of a key in a [`Book`]; valid for that book until it is configured anew.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Seat(usize);
+
+/// What others must hear of when it changes.
+type Shown = (State, Standing);
+
+#[derive(Debug)]
+struct Entry {
+    key: QualityKey,
+    machine: Machine,
+    /// The deadline that `timers` holds for it.
+    timer: Option<Timestamp>,
+    /// What `moved` was last told.
+    shown: Shown,
+}
+
+/// The machines of all configured keys, with their timers.
+#[derive(Debug, Default)]
+pub struct Book {
+    entries: Vec<Entry>,
+    seats: HashMap<QualityKey, Seat>,
+    timers: BTreeSet<(Timestamp, Seat)>,
+    /// Keys whose state or standing may have changed since [`Book::take_moved`].
+    moved: BTreeSet<Seat>,
+}
+
+/// What a new configuration made of the machines.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Configured {
+    /// Changes of state, in the order configured.
+    pub changes: Vec<(QualityKey, Change)>,
+    /// What is not configured any more, as it should be kept for the day when it is again.
+    pub gone: Vec<(QualityKey, Saved)>,
+}
+
+impl Book {
+    /// Machines for the keys, all of them new. A key that comes twice keeps its first settings.
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = (QualityKey, Settings)>, now: Timestamp) -> Self {
+        let mut book = Self::default();
+        for (key, settings) in keys {
+            book.add(key, Machine::new(settings, now));
+        }
+        book
+    }
+
+    /// Takes the configured keys from now on: a key that stays keeps its machine (see [`Machine::set_settings`]), a new
+    /// one begins, one that is not configured any more is given back. All [`Seat`]s become invalid.
+    pub fn configure(&mut self, keys: impl IntoIterator<Item = (QualityKey, Settings)>, now: Timestamp) -> Configured {
+        let mut before: HashMap<QualityKey, Machine> =
+            std::mem::take(self).entries.into_iter().map(|entry| (entry.key, entry.machine)).collect();
+        let mut changes = Vec::new();
+        for (key, settings) in keys {
+            let machine = match before.remove(&key) {
+                None => Machine::new(settings, now),
+                Some(mut machine) => {
+                    changes.extend(machine.set_settings(settings, now).map(|change| (key.clone(), change)));
+                    machine
+                }
+            };
+            self.add(key, machine);
+        }
+        self.moved = (0..self.entries.len()).map(Seat).collect();
+        let mut gone: Vec<_> = before.into_iter().map(|(key, machine)| (key, machine.save())).collect();
+        gone.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Configured { changes, gone }
+    }
+
+    /// Puts back what was saved for a key; the change is what today's settings make of it. Nothing happens where the key
+    /// is not configured.
+    pub fn restore(&mut self, key: &QualityKey, saved: Saved, now: Timestamp) -> Option<Change> {
+        let seat = self.seat(key)?;
+        let entry = &mut self.entries[seat.0];
+        let (machine, change) = Machine::restore(saved, entry.machine.settings().clone(), now);
+        entry.machine = machine;
+        self.settle(seat);
+        change
+    }
+
+    /// The place of a key, where it is configured.
+    #[must_use]
+    pub fn seat(&self, key: &QualityKey) -> Option<Seat> {
+        self.seats.get(key).copied()
+    }
+
+    /// The key of a place.
+    #[must_use]
+    pub fn key(&self, seat: Seat) -> &QualityKey {
+        &self.entries[seat.0].key
+    }
+
+    /// The machine of a place.
+    #[must_use]
+    pub fn machine(&self, seat: Seat) -> &Machine {
+        &self.entries[seat.0].machine
+    }
+
+    /// The machine of a key, where it is configured.
+    #[must_use]
+    pub fn get(&self, key: &QualityKey) -> Option<&Machine> {
+        self.seat(key).map(|seat| self.machine(seat))
+    }
+
+    /// All keys and their machines, in the order configured.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&QualityKey, &Machine)> {
+        self.entries.iter().map(|entry| (&entry.key, &entry.machine))
+    }
+
+    /// An attempt was placed: the epoch that it belongs to.
+    pub fn placed(&mut self, seat: Seat) -> Epoch {
+        let epoch = self.entries[seat.0].machine.placed();
+        self.settle(seat);
+        epoch
+    }
+
+    /// An attempt became known that was placed earlier: the epoch that it belongs to. See [`Machine::adopted`].
+    pub fn adopted(&mut self, seat: Seat, placed_at: Timestamp) -> Epoch {
+        let epoch = self.entries[seat.0].machine.adopted(placed_at);
+        self.settle(seat);
+        epoch
+    }
+
+    /// A placed attempt will never finish. See [`Machine::forgotten`].
+    pub fn forgotten(&mut self, seat: Seat, epoch: Epoch) {
+        self.entries[seat.0].machine.forgotten(epoch);
+        self.settle(seat);
+    }
+
+    /// An attempt finished.
+    pub fn finished(&mut self, seat: Seat, sample: &Sample, now: Timestamp) -> Option<Change> {
+        let change = self.entries[seat.0].machine.finished(sample, now);
+        self.settle(seat);
+        change
+    }
+
+    /// When [`Book::fire_due`] is due next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Fires the timers that are due, the earliest first. The changes carry `now`: that is when they take effect.
+    pub fn fire_due(&mut self, now: Timestamp) -> Vec<(Seat, Change)> {
+        let mut changes = Vec::new();
+        while let Some(&(at, seat)) = self.timers.first()
+            && at <= now
+        {
+            changes.extend(self.entries[seat.0].machine.fire(now).map(|change| (seat, change)));
+            self.settle(seat);
+        }
+        changes
+    }
+
+    /// The keys whose state or standing changed since the last call, in the order configured.
+    pub fn take_moved(&mut self) -> Vec<Seat> {
+        std::mem::take(&mut self.moved).into_iter().collect()
+    }
+
+    fn add(&mut self, key: QualityKey, machine: Machine) {
+        let seat = Seat(self.entries.len());
+        if self.seats.contains_key(&key) {
+            return;
+        }
+        self.seats.insert(key.clone(), seat);
+        let shown = (machine.state(), machine.standing());
+        self.entries.push(Entry { key, machine, timer: None, shown });
+        self.settle(seat);
+    }
+
+    /// Brings the timer and the list of moved keys into step with a machine.
+    fn settle(&mut self, seat: Seat) {
+        let entry = &mut self.entries[seat.0];
+        let due = entry.machine.deadline();
+        if due != entry.timer {
+            if let Some(old) = entry.timer {
+                self.timers.remove(&(old, seat));
+            }
+            if let Some(new) = due {
+                self.timers.insert((new, seat));
+            }
+            entry.timer = due;
+        }
+        let shown = (entry.machine.state(), entry.machine.standing());
+        if shown != entry.shown {
+            entry.shown = shown;
+            self.moved.insert(seat);
+        }
+    }
+}

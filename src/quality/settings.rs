@@ -1,6 +1,11 @@
 //! How a connection is judged.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::quality::machine::Reason;
+use crate::quality::window::Figures;
 
 /// What happens to the routing of a bad connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -37,6 +42,7 @@ pub struct RetryBackoff {
 
 /// The settings of one connection, defaults applied and checked. A metric is monitored where its threshold is set.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// Bad where the ASR is under this, in percent.
     pub asr_threshold_percent: Option<f64>,
@@ -88,5 +94,87 @@ impl Settings {
     #[must_use]
     pub fn is_monitored(&self) -> bool {
         self.asr_threshold_percent.is_some() || self.acd_threshold_sec.is_some() || self.pdd_threshold_sec.is_some()
+    }
+
+    /// How many attempts the window must hold to be judged.
+    #[must_use]
+    pub fn needed_calls(&self) -> usize {
+        self.min_calls.min(self.statistics_window).max(1)
+    }
+
+    /// The first monitored metric that is strictly on the wrong side of its threshold, in the order ASR, ACD, PDD. A
+    /// metric without data crosses nothing.
+    #[must_use]
+    pub fn crossed(&self, figures: &Figures) -> Option<Reason> {
+        let below = |figure: Option<f64>, threshold| figure.zip(threshold).is_some_and(|(have, want)| have < want);
+        let above = |figure: Option<f64>, threshold| figure.zip(threshold).is_some_and(|(have, want)| have > want);
+        if below(figures.asr, self.asr_threshold_percent) {
+            Some(Reason::Asr)
+        } else if below(figures.acd, self.acd_threshold_sec) {
+            Some(Reason::Acd)
+        } else if above(figures.pdd, self.pdd_threshold_sec) {
+            Some(Reason::Pdd)
+        } else {
+            None
+        }
+    }
+
+    /// Time from a bad verdict to the retry, where it is the `bad_in_row`-th in a row (from 1).
+    #[must_use]
+    pub fn retry_interval(&self, bad_in_row: u32) -> Duration {
+        let base = Duration::from_secs(self.retry_interval_sec);
+        let Some(RetryBackoff { factor, max_sec }) = self.retry_backoff else {
+            return base;
+        };
+        let steps = i32::try_from(bad_in_row.saturating_sub(1)).unwrap_or(i32::MAX);
+        let longest = Duration::from_secs(max_sec);
+        let grown = Duration::try_from_secs_f64(base.as_secs_f64() * factor.powi(steps)).unwrap_or(longest);
+        grown.min(longest).max(base)
+    }
+
+    /// [`Settings::caller_patience_sec`] as a duration.
+    #[must_use]
+    pub fn caller_patience(&self) -> Duration {
+        Duration::from_secs(self.caller_patience_sec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(asr: f64, acd: f64, pdd: f64) -> Figures {
+        Figures { calls: 20, asr: Some(asr), acd: Some(acd), pdd: Some(pdd), ner: None }
+    }
+
+    #[test]
+    fn on_the_threshold_is_good_and_the_first_crossed_is_named() {
+        let settings = Settings {
+            asr_threshold_percent: Some(40.0),
+            acd_threshold_sec: Some(30.0),
+            pdd_threshold_sec: Some(6.0),
+            ..Settings::default()
+        };
+        assert_eq!(settings.crossed(&figures(40.0, 30.0, 6.0)), None);
+        assert_eq!(settings.crossed(&figures(39.9, 29.0, 7.0)), Some(Reason::Asr));
+        assert_eq!(settings.crossed(&figures(40.0, 29.9, 7.0)), Some(Reason::Acd));
+        assert_eq!(settings.crossed(&figures(40.0, 30.0, 6.001)), Some(Reason::Pdd));
+        assert_eq!(settings.crossed(&Figures::default()), None);
+    }
+
+    #[test]
+    fn what_is_not_monitored_is_not_judged() {
+        let settings = Settings { asr_threshold_percent: Some(40.0), ..Settings::default() };
+        assert_eq!(settings.crossed(&figures(50.0, 0.1, 99.0)), None);
+    }
+
+    #[test]
+    fn the_interval_grows_to_its_cap_and_no_further() {
+        let backoff = Some(RetryBackoff { factor: 2.0, max_sec: 2_000 });
+        let settings = Settings { retry_backoff: backoff, ..Settings::default() };
+        let secs: Vec<u64> = (1..=4).map(|n| settings.retry_interval(n).as_secs()).collect();
+        assert_eq!(secs, [600, 1_200, 2_000, 2_000]);
+        assert_eq!(settings.retry_interval(u32::MAX).as_secs(), 2_000);
+        assert_eq!(Settings::default().retry_interval(9).as_secs(), 600);
     }
 }
