@@ -1,0 +1,219 @@
+//! Answering on the control socket.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+use super::{ControlError, MAX_CLIENTS, MAX_REQUEST, PATIENCE, Reply, Request, Response};
+use crate::engine::view::View;
+use crate::tasks::Tasks;
+
+/// Longest path that fits into a socket address on every system (108 bytes on Linux, 104 on others), with room for
+/// the name under which the socket is made.
+const MAX_PATH: usize = 100;
+
+/// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Makes the socket `path` and answers on it until the tasks stop; then the socket is removed.
+///
+/// # Errors
+/// [`ControlError::AlreadyRunning`] where somebody answers there; see the other variants. A socket that a dead process
+/// left is replaced.
+pub async fn serve(path: &Path, view: watch::Receiver<Arc<View>>, tasks: &Tasks) -> Result<(), ControlError> {
+    let socket = Socket::bind(path)?;
+    let server = Server { view, tasks: tasks.clone(), clients: Arc::new(Semaphore::new(MAX_CLIENTS)) };
+    tasks.spawn(server.run(socket));
+    Ok(())
+}
+
+/// A bound socket, removed when dropped.
+struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+    /// Held for as long as the socket is ours; the system lets go of it however the process ends.
+    _lock: File,
+}
+
+impl Socket {
+    fn bind(path: &Path) -> Result<Self, ControlError> {
+        if path.as_os_str().len() > MAX_PATH {
+            return Err(ControlError::PathTooLong(path.into()));
+        }
+        let bind = |source| ControlError::Bind { path: path.into(), source };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(bind)?;
+        }
+        let lock = lock(path)?;
+        refuse_to_replace(path)?;
+        let (listener, inode) = bind_privately(path).map_err(bind)?;
+        Ok(Self { listener, path: path.into(), inode, _lock: lock })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Only if it is still ours: an operator may have put another in its place.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Takes the lock beside the socket, which keeps two instances that start at one time apart. The lock file stays:
+/// removing it would let two processes each hold "the" lock.
+fn lock(path: &Path) -> Result<File, ControlError> {
+    let lock_path = beside(path, ".lock");
+    let bind = |source| ControlError::Bind { path: lock_path.clone(), source };
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(bind)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ControlError::AlreadyRunning(path.into())),
+        Err(TryLockError::Error(source)) => Err(bind(source)),
+    }
+}
+
+/// Errors where `path` is something that must not be replaced: a file, or a socket that somebody answers on.
+fn refuse_to_replace(path: &Path) -> Result<(), ControlError> {
+    let bind = |source| ControlError::Bind { path: path.into(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(bind(error)),
+        Ok(found) if !found.file_type().is_socket() => Err(ControlError::NotASocket(path.into())),
+        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => Err(ControlError::AlreadyRunning(path.into())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+            Err(error) => Err(bind(error)),
+        },
+    }
+}
+
+/// Binds under another name, takes the permissions away from everybody else, and only then gives the socket its name:
+/// nobody can connect in between, and a stale socket is replaced in one step.
+fn bind_privately(path: &Path) -> io::Result<(UnixListener, u64)> {
+    let temporary = beside(path, ".new");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&temporary)?;
+    fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+    let inode = fs::symlink_metadata(&temporary)?.ino();
+    fs::rename(&temporary, path)?;
+    Ok((listener, inode))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+struct Server {
+    view: watch::Receiver<Arc<View>>,
+    tasks: Tasks,
+    clients: Arc<Semaphore>,
+}
+
+impl Server {
+    async fn run(self, socket: Socket) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = socket.listener.accept() => accepted,
+                () = self.tasks.stopping() => return,
+            };
+            match accepted {
+                Ok((stream, _)) => self.welcome(stream),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client on the control socket");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn welcome(&self, stream: UnixStream) {
+        let permit = Arc::clone(&self.clients).try_acquire_owned().ok();
+        let tasks = self.tasks.clone();
+        let view = self.view.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                // A client that goes away or stops reading is its own affair.
+                _ = converse(stream, view, permit) => {}
+                () = tasks.stopping() => {}
+            }
+        });
+    }
+}
+
+async fn converse(
+    stream: UnixStream,
+    view: watch::Receiver<Arc<View>>,
+    permit: Option<OwnedSemaphorePermit>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    if permit.is_none() {
+        let full = Response::Refused(format!("{MAX_CLIENTS} clients are connected already; try again in a moment"));
+        return send(&mut writer, full).await;
+    }
+    let mut reader = BufReader::new(reader);
+    loop {
+        let line = match read_line(&mut reader).await? {
+            Line::Complete(line) => line,
+            Line::TooLong => {
+                let too_long = format!("a request may have at most {MAX_REQUEST} bytes");
+                return send(&mut writer, Response::Refused(too_long)).await;
+            }
+            Line::End => return Ok(()),
+        };
+        let response = answer(&line, &view);
+        send(&mut writer, response).await?;
+    }
+}
+
+fn answer(line: &[u8], view: &watch::Receiver<Arc<View>>) -> Response {
+    match serde_json::from_slice(line) {
+        Ok(Request::Ping) => Response::Pong,
+        Ok(Request::Status) => Response::Status(Arc::clone(&view.borrow())),
+        Err(error) => Response::Refused(format!(
+            "not understood: {error}; this is pointsman {}, and it knows the requests ping and status",
+            env!("CARGO_PKG_VERSION")
+        )),
+    }
+}
+
+enum Line {
+    Complete(Vec<u8>),
+    TooLong,
+    End,
+}
+
+async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Line> {
+    let mut line = Vec::new();
+    let limit = MAX_REQUEST as u64 + 1;
+    timeout(PATIENCE, reader.take(limit).read_until(b'\n', &mut line)).await??;
+    Ok(match line.last() {
+        Some(b'\n') => Line::Complete(line),
+        Some(_) if line.len() > MAX_REQUEST => Line::TooLong,
+        _ => Line::End,
+    })
+}
+
+async fn send(writer: &mut OwnedWriteHalf, response: Response) -> io::Result<()> {
+    let reply = Reply { version: env!("CARGO_PKG_VERSION").into(), pid: std::process::id(), response };
+    let mut line = serde_json::to_vec(&reply)?;
+    line.push(b'\n');
+    timeout(PATIENCE, writer.write_all(&line)).await??;
+    Ok(())
+}
