@@ -132,7 +132,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 pub fn command() -> clap::Command {
     let command = Cli::command();
     let help = commands_help(&command);
-    let template = format!("{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{help}{HEADER}Options:{HEADER:#}\n{{options}}{{after-help}}");
+    let template = format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{help}{HEADER}Options:{HEADER:#}\n{{options}}{{after-help}}"
+    );
     command.help_template(template).after_help(examples_help())
 }
 

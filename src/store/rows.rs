@@ -1,0 +1,615 @@
+//! The statements: reading everything back, and writing a backlog as the difference to what the file holds.
+//!
+//! [`Content`] is what we know the file to hold. It is read from the file when that is opened and follows every commit,
+//! so that a connection's state is written as a difference (a finished attempt: one row more, one row less), and so
+//! that everything can be written again when somebody takes the file away.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as WordError, StrDeserializer};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection, Row, SqliteTransaction};
+
+use super::backlog::{LegKey, Pending};
+use super::op::{ChangeRow, LegRow, Tally, Whose};
+use super::{CHANGES_RESTORED, Restored};
+use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
+use crate::quality::machine::{Change, Saved};
+use crate::quality::window::{Epoch, Figures, Sample};
+use crate::time::Timestamp;
+
+/// The two lists of attempts of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum List {
+    Window,
+    Batch,
+}
+
+impl List {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Batch => "batch",
+        }
+    }
+}
+
+/// What the file holds of a connection.
+#[derive(Clone, Debug)]
+struct Stored {
+    id: i64,
+    saved: Saved,
+    window: Rows,
+    batch: Rows,
+}
+
+/// Where the rows of a list are: they end before `end`, one position each; or in disorder (somebody else wrote them, or
+/// one could not be read), to be written anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rows {
+    Before(i64),
+    InDisorder,
+}
+
+/// What the file holds of everything that stands for a state.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    quality: HashMap<QualityKey, Stored>,
+    legs: HashMap<LegKey, LegRow>,
+    generation: u64,
+}
+
+impl Content {
+    /// The legs that the file holds.
+    pub(super) fn leg_keys(&self) -> impl Iterator<Item = LegKey> + '_ {
+        self.legs.keys().cloned()
+    }
+
+    /// What must be written to a file that holds `found` so that it holds this.
+    pub(super) fn missing_from(&self, found: &Self) -> Pending {
+        let mut missing = Pending::default();
+        for (key, stored) in &self.quality {
+            if found.quality.get(key).is_none_or(|there| there.saved != stored.saved) {
+                missing.quality.insert(key.clone(), Box::new(stored.saved.clone()));
+            }
+        }
+        for (key, leg) in &self.legs {
+            if found.legs.get(key) != Some(leg) {
+                missing.legs.insert(key.clone(), Some(Box::new(leg.clone())));
+            }
+        }
+        for key in found.legs.keys().filter(|key| !self.legs.contains_key(*key)) {
+            missing.legs.insert(key.clone(), None);
+        }
+        missing.generation = (self.generation > found.generation).then_some(self.generation);
+        missing
+    }
+}
+
+/// Writes all of `pending` in one transaction and notes it in `content`. On an error neither is changed.
+pub(super) async fn write(
+    conn: &mut SqliteConnection,
+    content: &mut Content,
+    pending: &Pending,
+) -> Result<(), sqlx::Error> {
+    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await?;
+    let mut stored = Vec::with_capacity(pending.quality.len());
+    for (key, saved) in &pending.quality {
+        let now = write_quality(&mut tx, content.quality.get(key), key, saved).await?;
+        stored.push((key.clone(), now));
+    }
+    for row in &pending.changes {
+        write_change(&mut tx, row).await?;
+    }
+    for (key, row) in &pending.legs {
+        match row {
+            Some(row) => write_leg(&mut tx, row).await?,
+            None => delete_leg(&mut tx, key).await?,
+        }
+    }
+    for ((minute, whose), tally) in &pending.minutes {
+        write_minute(&mut tx, *minute, whose, tally).await?;
+    }
+    if let Some(generation) = pending.generation {
+        write_generation(&mut tx, generation).await?;
+    }
+    tx.commit().await?;
+
+    content.quality.extend(stored);
+    for (key, row) in &pending.legs {
+        match row {
+            Some(row) => content.legs.insert(key.clone(), LegRow::clone(row)),
+            None => content.legs.remove(key),
+        };
+    }
+    content.generation = content.generation.max(pending.generation.unwrap_or(0));
+    Ok(())
+}
+
+// ===== quality =====
+
+async fn write_quality(
+    tx: &mut SqliteTransaction<'_>,
+    before: Option<&Stored>,
+    key: &QualityKey,
+    saved: &Saved,
+) -> Result<Stored, sqlx::Error> {
+    let Some(before) = before else {
+        let id = upsert_quality(tx, key, saved).await?;
+        let window = write_list(tx, id, List::Window, (&[], Rows::InDisorder), &saved.window).await?;
+        let batch = write_list(tx, id, List::Batch, (&[], Rows::InDisorder), &saved.batch).await?;
+        return Ok(Stored { id, saved: saved.clone(), window, batch });
+    };
+    if !same_but_for_samples(&before.saved, saved) {
+        upsert_quality(tx, key, saved).await?;
+    }
+    let id = before.id;
+    let window = write_list(tx, id, List::Window, (&before.saved.window, before.window), &saved.window).await?;
+    let batch = write_list(tx, id, List::Batch, (&before.saved.batch, before.batch), &saved.batch).await?;
+    Ok(Stored { id, saved: saved.clone(), window, batch })
+}
+
+/// Whether everything that stands in the connection's own row is equal. Names every field, so that a new one is not
+/// forgotten here.
+fn same_but_for_samples(a: &Saved, b: &Saved) -> bool {
+    let Saved { settings, state, since, epochs, measured_from, window: _, batch: _, interval_from, bad_in_row } = a;
+    *settings == b.settings
+        && *state == b.state
+        && *since == b.since
+        && *epochs == b.epochs
+        && *measured_from == b.measured_from
+        && *interval_from == b.interval_from
+        && *bad_in_row == b.bad_in_row
+}
+
+async fn upsert_quality(tx: &mut SqliteTransaction<'_>, key: &QualityKey, saved: &Saved) -> Result<i64, sqlx::Error> {
+    let Saved { settings, state, since, epochs, measured_from, window: _, batch: _, interval_from, bad_in_row } = saved;
+    sqlx::query_scalar(
+        "INSERT INTO quality (connection, map, state, since, epochs, measured_from, interval_from, bad_in_row, settings)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (connection, map) DO UPDATE SET
+             state = excluded.state, since = excluded.since, epochs = excluded.epochs,
+             measured_from = excluded.measured_from, interval_from = excluded.interval_from,
+             bad_in_row = excluded.bad_in_row, settings = excluded.settings
+         RETURNING id",
+    )
+    .bind(key.connection.as_str())
+    .bind(map_text(key))
+    .bind(word(state))
+    .bind(since.as_micros())
+    .bind(json(epochs))
+    .bind(int(measured_from.0))
+    .bind(interval_from.as_micros())
+    .bind(bad_in_row)
+    .bind(json(settings))
+    .fetch_one(&mut **tx)
+    .await
+}
+
+/// Makes a list of the file, which holds `before`, hold `after`.
+async fn write_list(
+    tx: &mut SqliteTransaction<'_>,
+    id: i64,
+    list: List,
+    (before, rows): (&[Sample], Rows),
+    after: &[Sample],
+) -> Result<Rows, sqlx::Error> {
+    let (mut end, new) = match rows {
+        Rows::Before(end) => {
+            let kept = kept(before, after);
+            if kept < before.len() {
+                delete_samples(tx, id, list, end.saturating_sub_unsigned(kept as u64)).await?;
+            }
+            (end, &after[kept..])
+        }
+        Rows::InDisorder => {
+            delete_samples(tx, id, list, i64::MAX).await?;
+            (0, after)
+        }
+    };
+    for sample in new {
+        insert_sample(tx, (id, list, end), sample).await?;
+        end += 1;
+    }
+    Ok(Rows::Before(end))
+}
+
+/// How many of the last samples of `before` are the first ones of `after`: a list drops from its front and grows at its
+/// end.
+fn kept(before: &[Sample], after: &[Sample]) -> usize {
+    let tail = (0..=before.len()).map(|dropped| &before[dropped..]).find(|tail| after.starts_with(tail));
+    tail.map_or(0, <[Sample]>::len)
+}
+
+async fn delete_samples(
+    tx: &mut SqliteTransaction<'_>,
+    id: i64,
+    list: List,
+    before_position: i64,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM sample WHERE quality = ? AND list = ? AND position < ?")
+        .bind(id)
+        .bind(list.word())
+        .bind(before_position)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+async fn insert_sample(
+    tx: &mut SqliteTransaction<'_>,
+    (id, list, position): (i64, List, i64),
+    sample: &Sample,
+) -> Result<(), sqlx::Error> {
+    let Sample { epoch, placed_at, ended_at, outcome, duration_ms, pdd_ms, cause, sip_status } = sample;
+    sqlx::query(
+        "INSERT INTO sample (quality, list, position, epoch, placed_at, ended_at, outcome, duration_ms, pdd_ms, cause, sip_status)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(id)
+    .bind(list.word())
+    .bind(position)
+    .bind(int(epoch.0))
+    .bind(placed_at.as_micros())
+    .bind(ended_at.as_micros())
+    .bind(word(outcome))
+    .bind(duration_ms.map(int))
+    .bind(pdd_ms.map(int))
+    .bind(*cause)
+    .bind(*sip_status)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+// ===== history, legs, sums, generation =====
+
+async fn write_change(tx: &mut SqliteTransaction<'_>, row: &ChangeRow) -> Result<(), sqlx::Error> {
+    let Change { at, from, to, reason, epoch, figures } = &row.change;
+    let Figures { calls, asr, acd, pdd, ner } = *figures;
+    sqlx::query(
+        "INSERT INTO change (at, connection, map, from_state, to_state, reason, epoch, calls, asr, acd, pdd, ner, words, who)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(at.as_micros())
+    .bind(row.key.connection.as_str())
+    .bind(map_text(&row.key))
+    .bind(word(from))
+    .bind(word(to))
+    .bind(word(reason))
+    .bind(int(epoch.0))
+    .bind(int(calls as u64))
+    .bind(asr)
+    .bind(acd)
+    .bind(pdd)
+    .bind(ner)
+    .bind(&*row.words)
+    .bind(&*row.who)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+async fn write_leg(tx: &mut SqliteTransaction<'_>, row: &LegRow) -> Result<(), sqlx::Error> {
+    let LegRow { node, leg, trunk, map, number, placed_at, ringing_at, answered_at, epoch } = row;
+    sqlx::query(
+        "INSERT OR REPLACE INTO leg (node, leg, trunk, map, number, placed_at, ringing_at, answered_at, epoch)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(node.as_str())
+    .bind(leg.as_str())
+    .bind(&**trunk)
+    .bind(map.as_deref())
+    .bind(number.as_deref())
+    .bind(placed_at.as_micros())
+    .bind(ringing_at.map(Timestamp::as_micros))
+    .bind(answered_at.map(Timestamp::as_micros))
+    .bind(epoch.map(|epoch| int(epoch.0)))
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+async fn delete_leg(tx: &mut SqliteTransaction<'_>, (node, leg): &LegKey) -> Result<(), sqlx::Error> {
+    let delete = sqlx::query("DELETE FROM leg WHERE node = ? AND leg = ?");
+    delete.bind(node.as_str()).bind(leg.as_str()).execute(&mut **tx).await?;
+    Ok(())
+}
+
+async fn write_minute(
+    tx: &mut SqliteTransaction<'_>,
+    minute: i64,
+    whose: &Whose,
+    tally: &Tally,
+) -> Result<(), sqlx::Error> {
+    let (kind, name, map) = match whose {
+        Whose::Connection(key) => ("connection", key.connection.as_str(), map_text(key)),
+        Whose::Node(node) => ("node", node.as_str(), ""),
+    };
+    let Tally { calls, successes, talks, talk_ms, delays, delay_ms, effective, ineffective, outcomes, max_active } =
+        *tally;
+    let mut upsert = sqlx::query(
+        "INSERT INTO minute (kind, name, map, minute, calls, successes, talks, talk_ms, delays, delay_ms, effective,
+             ineffective, answered, busy, no_answer, rejected, number_invalid, vendor_failed, caller_gone, lost_race,
+             not_sent, lost, max_active)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (kind, name, map, minute) DO UPDATE SET
+             calls = calls + excluded.calls, successes = successes + excluded.successes,
+             talks = talks + excluded.talks, talk_ms = talk_ms + excluded.talk_ms,
+             delays = delays + excluded.delays, delay_ms = delay_ms + excluded.delay_ms,
+             effective = effective + excluded.effective, ineffective = ineffective + excluded.ineffective,
+             answered = answered + excluded.answered, busy = busy + excluded.busy,
+             no_answer = no_answer + excluded.no_answer, rejected = rejected + excluded.rejected,
+             number_invalid = number_invalid + excluded.number_invalid,
+             vendor_failed = vendor_failed + excluded.vendor_failed, caller_gone = caller_gone + excluded.caller_gone,
+             lost_race = lost_race + excluded.lost_race, not_sent = not_sent + excluded.not_sent,
+             lost = lost + excluded.lost, max_active = max(max_active, excluded.max_active)",
+    )
+    .bind(kind)
+    .bind(name)
+    .bind(map)
+    .bind(minute);
+    let sums = [calls, successes, talks, talk_ms, delays, delay_ms, effective, ineffective];
+    for sum in sums.into_iter().chain(outcomes).chain([max_active]) {
+        upsert = upsert.bind(int(sum));
+    }
+    upsert.execute(&mut **tx).await?;
+    Ok(())
+}
+
+async fn write_generation(tx: &mut SqliteTransaction<'_>, generation: u64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO meta (name, value) VALUES ('generation', ?)
+         ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+    )
+    .bind(int(generation))
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+// ===== reading back =====
+
+/// Reads everything that stands for a state, and the latest changes.
+pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restored), sqlx::Error> {
+    let mut tx = conn.begin().await?;
+    let mut restored = Restored::default();
+    let content = Content {
+        quality: read_quality(&mut tx, &mut restored.unreadable).await?,
+        legs: read_legs(&mut tx, &mut restored.unreadable).await?,
+        generation: read_generation(&mut tx).await?,
+    };
+    restored.changes = read_changes(&mut tx, CHANGES_RESTORED, &mut restored.unreadable).await?;
+    tx.rollback().await?;
+    restored.generation = content.generation;
+    restored.machines = content.quality.iter().map(|(key, stored)| (key.clone(), stored.saved.clone())).collect();
+    restored.machines.sort_by(|(a, _), (b, _)| a.cmp(b));
+    restored.legs = content.legs.values().cloned().collect();
+    restored.legs.sort_by(|a, b| (a.placed_at, &a.node, &a.leg).cmp(&(b.placed_at, &b.node, &b.leg)));
+    Ok((content, restored))
+}
+
+async fn read_generation(tx: &mut SqliteTransaction<'_>) -> Result<u64, sqlx::Error> {
+    let value: Option<i64> = sqlx::query_scalar("SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'generation'")
+        .fetch_optional(&mut **tx)
+        .await?;
+    Ok(uint(value.unwrap_or(0)))
+}
+
+async fn read_quality(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<QualityKey, Stored>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM quality").fetch_all(&mut **tx).await?;
+    let mut stored: HashMap<i64, (QualityKey, Stored)> = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        match quality_of(row) {
+            Ok((key, quality)) => {
+                stored.insert(quality.id, (key, quality));
+            }
+            Err(_) => *unreadable += 1,
+        }
+    }
+    let samples = sqlx::query("SELECT * FROM sample ORDER BY quality, list, position").fetch_all(&mut **tx).await?;
+    for row in &samples {
+        let Some((_, quality)) = stored.get_mut(&row.try_get("quality")?) else { continue };
+        let batch = row.try_get::<&str, _>("list")? == List::Batch.word();
+        let (samples, rows) = if batch {
+            (&mut quality.saved.batch, &mut quality.batch)
+        } else {
+            (&mut quality.saved.window, &mut quality.window)
+        };
+        let position: i64 = row.try_get("position")?;
+        *rows = match (*rows, samples.is_empty()) {
+            (Rows::Before(_), true) => Rows::Before(position.saturating_add(1)),
+            (Rows::Before(end), false) if end == position => Rows::Before(position.saturating_add(1)),
+            _ => Rows::InDisorder,
+        };
+        match sample_of(row) {
+            Ok(sample) => samples.push(sample),
+            Err(_) => {
+                *unreadable += 1;
+                *rows = Rows::InDisorder;
+            }
+        }
+    }
+    Ok(stored.into_values().collect())
+}
+
+fn quality_of(row: &SqliteRow) -> Result<(QualityKey, Stored), BadRow> {
+    let saved = Saved {
+        settings: serde_json::from_str(row.try_get("settings")?)?,
+        state: from_word(row.try_get("state")?)?,
+        since: Timestamp::from_micros(row.try_get("since")?),
+        epochs: serde_json::from_str(row.try_get("epochs")?)?,
+        measured_from: Epoch(uint(row.try_get("measured_from")?)),
+        window: Vec::new(),
+        batch: Vec::new(),
+        interval_from: Timestamp::from_micros(row.try_get("interval_from")?),
+        bad_in_row: row.try_get("bad_in_row")?,
+    };
+    let stored = Stored { id: row.try_get("id")?, saved, window: Rows::Before(0), batch: Rows::Before(0) };
+    Ok((key_of(row)?, stored))
+}
+
+fn sample_of(row: &SqliteRow) -> Result<Sample, BadRow> {
+    Ok(Sample {
+        epoch: Epoch(uint(row.try_get("epoch")?)),
+        placed_at: Timestamp::from_micros(row.try_get("placed_at")?),
+        ended_at: Timestamp::from_micros(row.try_get("ended_at")?),
+        outcome: from_word(row.try_get("outcome")?)?,
+        duration_ms: row.try_get::<Option<i64>, _>("duration_ms")?.map(uint),
+        pdd_ms: row.try_get::<Option<i64>, _>("pdd_ms")?.map(uint),
+        cause: row.try_get("cause")?,
+        sip_status: row.try_get("sip_status")?,
+    })
+}
+
+async fn read_legs(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<LegKey, LegRow>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM leg").fetch_all(&mut **tx).await?;
+    let mut legs = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        match leg_of(row) {
+            Ok(leg) => {
+                legs.insert((leg.node.clone(), leg.leg.clone()), leg);
+            }
+            Err(_) => *unreadable += 1,
+        }
+    }
+    Ok(legs)
+}
+
+fn leg_of(row: &SqliteRow) -> Result<LegRow, BadRow> {
+    Ok(LegRow {
+        node: NodeId::new(row.try_get("node")?)?,
+        leg: LegId::new(row.try_get("leg")?),
+        trunk: row.try_get::<&str, _>("trunk")?.into(),
+        map: row.try_get::<Option<&str>, _>("map")?.map(Into::into),
+        number: row.try_get::<Option<&str>, _>("number")?.map(Into::into),
+        placed_at: Timestamp::from_micros(row.try_get("placed_at")?),
+        ringing_at: row.try_get::<Option<i64>, _>("ringing_at")?.map(Timestamp::from_micros),
+        answered_at: row.try_get::<Option<i64>, _>("answered_at")?.map(Timestamp::from_micros),
+        epoch: row.try_get::<Option<i64>, _>("epoch")?.map(|epoch| Epoch(uint(epoch))),
+    })
+}
+
+async fn read_changes(
+    tx: &mut SqliteTransaction<'_>,
+    limit: u32,
+    unreadable: &mut usize,
+) -> Result<Vec<ChangeRow>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM change ORDER BY id DESC LIMIT ?").bind(limit).fetch_all(&mut **tx).await?;
+    let changes: Vec<_> = rows.iter().filter_map(|row| change_of(row).ok()).collect();
+    *unreadable += rows.len() - changes.len();
+    Ok(changes)
+}
+
+fn change_of(row: &SqliteRow) -> Result<ChangeRow, BadRow> {
+    let figures = Figures {
+        calls: usize::try_from(row.try_get::<i64, _>("calls")?).unwrap_or(0),
+        asr: row.try_get("asr")?,
+        acd: row.try_get("acd")?,
+        pdd: row.try_get("pdd")?,
+        ner: row.try_get("ner")?,
+    };
+    let change = Change {
+        at: Timestamp::from_micros(row.try_get("at")?),
+        from: from_word(row.try_get("from_state")?)?,
+        to: from_word(row.try_get("to_state")?)?,
+        reason: from_word(row.try_get("reason")?)?,
+        epoch: Epoch(uint(row.try_get("epoch")?)),
+        figures,
+    };
+    let words = row.try_get::<&str, _>("words")?.into();
+    let who = row.try_get::<&str, _>("who")?.into();
+    Ok(ChangeRow { key: key_of(row)?, change, words, who })
+}
+
+fn key_of(row: &SqliteRow) -> Result<QualityKey, BadRow> {
+    let map: &str = row.try_get("map")?;
+    let map = if map.is_empty() { None } else { Some(MapId::new(map)?) };
+    Ok(QualityKey { connection: ConnectionId::new(row.try_get("connection")?)?, map })
+}
+
+// ===== pruning =====
+
+/// Deletes changes older than `oldest`.
+pub(super) async fn prune_changes(conn: &mut SqliteConnection, oldest: Timestamp) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM change WHERE at < ?").bind(oldest.as_micros()).execute(conn).await?;
+    Ok(())
+}
+
+/// The owner of sums that follows `after` in the order of the table.
+pub(super) async fn next_owner(conn: &mut SqliteConnection, after: &Owner) -> Result<Option<Owner>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT kind, name, map FROM minute WHERE (kind, name, map) > (?, ?, ?) ORDER BY kind, name, map LIMIT 1",
+    )
+    .bind(&after.0)
+    .bind(&after.1)
+    .bind(&after.2)
+    .fetch_optional(conn)
+    .await
+}
+
+/// Kind, name and map of an owner of sums.
+pub(super) type Owner = (String, String, String);
+
+/// Deletes the owner's sums of minutes before `oldest`.
+pub(super) async fn prune_minutes(conn: &mut SqliteConnection, owner: &Owner, oldest: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM minute WHERE kind = ? AND name = ? AND map = ? AND minute < ?")
+        .bind(&owner.0)
+        .bind(&owner.1)
+        .bind(&owner.2)
+        .bind(oldest)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+// ===== values =====
+
+/// Why a row does not say anything to us.
+#[derive(Debug)]
+struct BadRow;
+
+impl<E: std::error::Error> From<E> for BadRow {
+    fn from(_: E) -> Self {
+        Self
+    }
+}
+
+fn map_text(key: &QualityKey) -> &str {
+    key.map.as_ref().map_or("", MapId::as_str)
+}
+
+/// SQLite's integers end at 2^63.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn uint(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// The word of an enum, as in JSON.
+fn word<T: Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn from_word<T: DeserializeOwned>(word: &str) -> Result<T, WordError> {
+    let deserializer: StrDeserializer<'_, WordError> = word.into_deserializer();
+    T::deserialize(deserializer)
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
