@@ -31,7 +31,8 @@ pub enum PbxEvent {
     Snapshot(Snapshot),
     /// Answer to a question about one leg: the PBX does not know it (any more).
     LegGone(LegId),
-    /// Events were lost or damaged on this link, this many at least; a [`PbxEvent::Snapshot`] will follow.
+    /// Events were lost or damaged on this link, this many at least; a [`PbxEvent::Snapshot`] will follow. Until then
+    /// no end of a leg is believed on Asterisk, where a damaged message may be a forged one.
     Lost(u64),
 }
 
@@ -64,10 +65,14 @@ pub struct Snapshot {
 pub struct ListedLeg {
     /// The leg.
     pub leg: LegId,
-    /// Whether the PBX dialled this leg; `None` where the list does not tell (Asterisk).
+    /// Whether the PBX dialled this leg; `None` where the list does not tell.
     pub outbound: Option<bool>,
     /// The channel's name.
     pub channel: Arc<str>,
+    /// What the PBX calls the connection, where the channel's name tells (Asterisk).
+    pub trunk: Option<Arc<str>>,
     /// Whether it is answered.
     pub answered: bool,
+    /// How long it has been up, in seconds, where the list tells.
+    pub age_sec: Option<u64>,
 }

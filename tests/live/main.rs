@@ -2,4 +2,3 @@
 //!
 //! They need Linux, root and what `scripts/live-setup` installs, so plain `cargo test` leaves them out (`test = false`
 //! in Cargo.toml). `scripts/test` runs them; by hand: `cargo nextest run --test live`.
-
