@@ -15,7 +15,7 @@ pub struct ConfigFile {
     ///
     /// Without it: ./pointsman.toml, then /etc/pointsman/pointsman.toml. Single values can be overridden by
     /// environment variables: POINTSMAN__STORAGE__PATH, POINTSMAN__NODES__PBX_01__PASSWORD.
-    #[arg(short, long = "config", value_name = "FILE", env = "POINTSMAN_CONFIG")]
+    #[arg(short = 'c', long = "config", value_name = "FILE", env = "POINTSMAN_CONFIG")]
     pub path: Option<PathBuf>,
 }
 

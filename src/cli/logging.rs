@@ -3,12 +3,12 @@
 use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+pub use crate::config::log::{Filter, Format};
 
 /// The options of the log, the same for all commands.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -25,46 +25,6 @@ pub struct Args {
     pub log_format: Option<Format>,
 }
 
-/// The form of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// One line of text per event, with colours on a terminal.
-    #[default]
-    Text,
-    /// One JSON object per event.
-    Json,
-}
-
-/// Which events are logged, e.g. `info,pointsman::pbx=debug`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Filter(Targets);
-
-/// Why a text is not a filter.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither a level (error, warn, info, debug, trace, off) nor MODULE=LEVEL")]
-pub struct BadFilter(String);
-
-impl FromStr for Filter {
-    type Err = BadFilter;
-
-    fn from_str(text: &str) -> Result<Self, BadFilter> {
-        let mut targets = Targets::new();
-        for part in text.split(',').map(str::trim) {
-            let bad = || BadFilter(part.chars().take(80).collect());
-            // A word alone is a level here: taken for a module, "inof" would silently turn the log off.
-            let (module, level) = part.split_once('=').map_or((None, part), |(module, level)| (Some(module), level));
-            let level = LevelFilter::from_str(level.trim()).map_err(|_| bad())?;
-            targets = match module.map(str::trim) {
-                None => targets.with_default(level),
-                Some("") => return Err(bad()),
-                Some(module) => targets.with_target(module, level),
-            };
-        }
-        Ok(Self(targets))
-    }
-}
-
 impl Args {
     /// Starts the log. What the command line (or its environment variables) says wins over the given defaults, which
     /// come from the configuration or the command.
@@ -76,7 +36,7 @@ impl Args {
             Some(filter) => filter.clone(),
             None => default_filter.parse()?,
         };
-        start(self.log_format.unwrap_or(default_format), filter.0)
+        start(self.log_format.unwrap_or(default_format), filter.targets())
     }
 }
 
@@ -90,25 +50,4 @@ fn start(format: Format, targets: Targets) -> anyhow::Result<()> {
     };
     tracing_subscriber::registry().with(layer.with_filter(targets)).try_init()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_filter_is_levels_by_module() {
-        let filter: Filter = "info,pointsman::pbx=debug, sqlx = off".parse().expect("legal");
-        assert!(filter.0.would_enable("pointsman::engine", &tracing::Level::INFO));
-        assert!(!filter.0.would_enable("pointsman::engine", &tracing::Level::DEBUG));
-        assert!(filter.0.would_enable("pointsman::pbx::session", &tracing::Level::DEBUG));
-        assert!(!filter.0.would_enable("sqlx::query", &tracing::Level::ERROR));
-    }
-
-    #[test]
-    fn a_typing_error_is_not_taken_for_a_module() {
-        for bad in ["inof", "info,", "=debug", "pointsman=loud", ""] {
-            assert!(bad.parse::<Filter>().is_err(), "{bad}");
-        }
-    }
 }

@@ -59,7 +59,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// never in the path of a call: when it stops, calls go on in the last order.
 #[derive(Debug, Parser)]
 #[command(name = "pointsman", version, styles = STYLES, subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, infer_subcommands = false)]
+#[command(disable_help_subcommand = true, max_term_width = 110)]
 pub struct Cli {
     #[command(flatten)]
     log: logging::Args,

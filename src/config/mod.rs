@@ -1,13 +1,33 @@
 //! The configuration: what the operator writes, checked as a whole.
 //!
+//! ```text
+//! file --+-- locate: where every key and value stands ------------------+
+//!        |                                                              |
+//!        +-- config crate: values --+                                   v
+//! environment -- environment ------ merge --> tree --> de (raw structs) --> validate --> model
+//!                                                        |                     |
+//!                                                        +---- drafts ---------+--> report
+//! ```
+//!
 //! [`model`] is what the rest of the program gets: defaults applied, references resolved, every rule checked. Nothing
-//! downstream checks again.
+//! downstream checks again. Every mistake is reported at once, each with its place and what to write instead; what is
+//! only suspicious is a warning.
 
+mod de;
+mod environment;
+mod load;
+mod locate;
+pub mod log;
 pub mod model;
+mod raw;
 pub mod report;
+mod schema;
+mod secret;
+mod suggest;
+mod tree;
+mod validate;
 
-use std::path::Path;
-
+pub use load::{Format, load, load_text, load_with};
 pub use model::Config;
 pub use report::{Problem, Problems, Severity};
 
@@ -18,12 +38,4 @@ pub struct Loaded {
     pub config: Config,
     /// What the operator should look at all the same; may be empty.
     pub warnings: Problems,
-}
-
-/// Reads a configuration with the overrides of the environment and checks it.
-///
-/// # Errors
-/// Everything that is wrong with it, warnings included.
-pub fn load(path: &Path) -> Result<Loaded, Problems> {
-    Err(Problems::unreadable(path, "reading configurations is not built yet"))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::log;
 use crate::call::outcome::CauseTable;
 use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
 use crate::pbx::PbxKind;
@@ -29,6 +30,17 @@ pub struct Config {
     pub storage: Storage,
     /// Path of the local control socket.
     pub control_socket: PathBuf,
+    /// What is logged, unless the command line says otherwise.
+    pub log: Log,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// What.
+    pub filter: log::Filter,
+    /// How.
+    pub format: log::Format,
 }
 
 /// A PBX.
@@ -69,8 +81,10 @@ pub struct Tls {
 /// An owner of connections.
 #[derive(Clone, Debug)]
 pub struct Customer {
-    /// Their name.
+    /// Their name in the configuration.
     pub id: CustomerId,
+    /// What they are called in their mail.
+    pub name: Option<String>,
     /// Where their mail goes.
     pub email: Vec<String>,
     /// Language of their mail: `en` or `ru`.

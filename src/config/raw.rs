@@ -1,0 +1,357 @@
+//! The configuration as it is written: the names of all keys.
+//!
+//! Everything may be absent here; what must be there, what goes together and what the defaults are is decided in
+//! [`super::validate`], so that one pass can report all of it. Each key is described in `docs/configuration.md` and
+//! shown in `config/pointsman.toml`; tests hold both against these structs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::de::Located;
+use super::log;
+use crate::call::outcome::Outcome;
+use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
+use crate::pbx::PbxKind;
+use crate::quality::settings::{BadQualityAction, RetryOverflow};
+
+/// A list of tables, each with its own place.
+pub(super) type Tables<T> = Located<Vec<Located<T>>>;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Raw {
+    /// The PBXs to watch.
+    pub(super) nodes: Tables<Node>,
+    /// The owners of connections.
+    pub(super) customers: Tables<Customer>,
+    /// The vendor connections to judge.
+    pub(super) connections: Tables<Connection>,
+    /// What calls to which numbers try, in which order.
+    pub(super) route_maps: Tables<RouteMap>,
+    /// Dynamic routing rules.
+    pub(super) routing_rules: Tables<RoutingRule>,
+    /// How connections are judged, unless they say otherwise.
+    pub(super) quality: Located<Quality>,
+    /// Which outcome an answer stands for, unless a connection says otherwise.
+    pub(super) causes: Located<Causes>,
+    /// The dialplan variables.
+    pub(super) variables: Located<Variables>,
+    /// Where state is kept.
+    pub(super) storage: Located<Storage>,
+    /// The socket of `pointsman status`.
+    pub(super) control_socket: Located<PathBuf>,
+    /// The log.
+    pub(super) log: Located<Log>,
+    /// Node scores.
+    pub(super) scoring: Located<Scoring>,
+    /// How long a node may be silent, in seconds, before its score counts as stale.
+    pub(super) stale_threshold_sec: Located<u64>,
+}
+
+/// `[[nodes]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Node {
+    /// Its name.
+    pub(super) id: Located<NodeId>,
+    /// What it runs.
+    pub(super) kind: Located<PbxKind>,
+    /// Where the event socket or the manager interface listens.
+    pub(super) address: Located<String>,
+    /// Manager user (Asterisk), or directory user (FreeSWITCH, seldom).
+    pub(super) username: Located<String>,
+    /// The password itself.
+    pub(super) password: Located<SecretString>,
+    /// A file whose first line is the password.
+    pub(super) password_file: Located<PathBuf>,
+    /// An environment variable that holds the password.
+    pub(super) password_env: Located<String>,
+    /// Most calls that the node should carry.
+    pub(super) max_calls: Located<u64>,
+    /// TLS to the manager interface.
+    pub(super) tls: Located<bool>,
+    /// Certificates to trust instead of the system's.
+    pub(super) tls_ca_file: Located<PathBuf>,
+    /// Name in the certificate, where it is not the host of the address.
+    pub(super) tls_server_name: Located<String>,
+    /// Whether each place of a hunt order is a variable of its own.
+    pub(super) slots: Located<bool>,
+    /// Whether variables are kept in AstDB too.
+    pub(super) astdb: Located<bool>,
+    /// How a loss of events is found.
+    pub(super) loss_detection: Located<LossDetection>,
+}
+
+/// How a loss of events is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LossDetection {
+    /// By comparison with the PBX's list of calls.
+    #[default]
+    Audit,
+    /// By counting every end of a leg against the PBX's heartbeat.
+    Strict,
+}
+
+/// `[[customers]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Customer {
+    /// Their name in this file.
+    pub(super) id: Located<CustomerId>,
+    /// What they are called in their mail.
+    pub(super) name: Located<String>,
+    /// Where their mail goes.
+    pub(super) email: Located<Texts>,
+    /// The language of their mail.
+    pub(super) language: Located<Language>,
+}
+
+/// A language of mails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Russian.
+    Ru,
+}
+
+/// `[[connections]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Connection {
+    /// Its name.
+    pub(super) id: Located<ConnectionId>,
+    /// Its owner.
+    pub(super) customer: Located<CustomerId>,
+    /// What nodes call it, where that is not its id.
+    pub(super) names: Located<BTreeMap<String, Located<String>>>,
+    /// How it is judged.
+    pub(super) quality: Located<Quality>,
+    /// Which outcome its answers stand for.
+    pub(super) causes: Located<Causes>,
+}
+
+/// `[quality]` and `[connections.quality]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Quality {
+    /// Whether the average call duration is watched.
+    pub(super) monitor_acd: Located<bool>,
+    /// Whether the answer-seizure ratio is watched.
+    pub(super) monitor_asr: Located<bool>,
+    /// Whether the post-dial delay is watched.
+    pub(super) monitor_pdd: Located<bool>,
+    /// Bad where the average call duration is under this.
+    pub(super) acd_threshold_sec: Located<f64>,
+    /// Bad where the answer-seizure ratio is under this.
+    pub(super) asr_threshold_percent: Located<f64>,
+    /// Bad where the post-dial delay is over this.
+    pub(super) pdd_threshold_sec: Located<f64>,
+    /// How many of the last attempts are looked at.
+    pub(super) statistics_window: Located<u64>,
+    /// How many attempts are needed for a verdict.
+    pub(super) min_calls: Located<u64>,
+    /// How long the action applies before the connection gets a retry.
+    pub(super) retry_interval_sec: Located<u64>,
+    /// How that interval grows with each bad verdict in a row.
+    pub(super) retry_backoff: Located<RetryBackoff>,
+    /// How many calls a retry is judged by.
+    pub(super) retry_batch: Located<u64>,
+    /// What happens when all calls of a retry have been placed.
+    pub(super) retry_overflow: Located<RetryOverflow>,
+    /// What happens to a bad connection.
+    pub(super) bad_quality_action: Located<BadQualityAction>,
+    /// Whether the owner hears of changes.
+    pub(super) notify_on_status_change: Located<bool>,
+    /// From which waiting time a caller who gave up without any ringing counts against the vendor (NER).
+    pub(super) caller_patience_sec: Located<u64>,
+}
+
+/// `retry_backoff`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetryBackoff {
+    /// Factor of each step.
+    pub(super) factor: Located<f64>,
+    /// Longest interval.
+    pub(super) max_sec: Located<u64>,
+}
+
+/// `[causes]` and `[connections.causes]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Causes {
+    /// Outcome by SIP status.
+    pub(super) sip: Located<BTreeMap<String, Located<Outcome>>>,
+    /// Outcome by Q.850 cause.
+    pub(super) q850: Located<BTreeMap<String, Located<Outcome>>>,
+}
+
+/// `[[route_maps]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RouteMap {
+    /// Its name.
+    pub(super) id: Located<MapId>,
+    /// The prefixes that it serves.
+    pub(super) prefixes: Located<Texts>,
+    /// The dynamic routing rule.
+    pub(super) rule: Located<String>,
+    /// What a call tries.
+    pub(super) entries: Tables<Entry>,
+    /// The nodes whose dialplans use it.
+    pub(super) nodes: Located<Texts>,
+    /// What happens when every connection is blocked.
+    pub(super) when_all_blocked: Located<WhenAllBlocked>,
+}
+
+/// What happens when every connection of a map is blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WhenAllBlocked {
+    /// The hunt order is empty and calls fail.
+    #[default]
+    Fail,
+}
+
+/// `route_maps.entries`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Entry {
+    /// A connection.
+    pub(super) connection: Located<String>,
+    /// Another map.
+    pub(super) map: Located<String>,
+    /// Smaller is tried first.
+    pub(super) priority: Located<i64>,
+}
+
+/// `[[routing_rules]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RoutingRule {
+    /// Its name.
+    pub(super) id: Located<String>,
+    /// Share of successful calls.
+    pub(super) success_percent: Located<Criterion>,
+    /// Mean duration of successful calls.
+    pub(super) avg_duration_sec: Located<Criterion>,
+    /// Share of calls with signalling failures.
+    pub(super) signalling_failure_percent: Located<Criterion>,
+}
+
+/// A criterion of a routing rule.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Criterion {
+    /// Whether it counts.
+    pub(super) enabled: Located<bool>,
+    /// The most that it adds to a priority.
+    pub(super) weight: Located<f64>,
+    /// Length of its sample in calls.
+    pub(super) latency: Located<u64>,
+    /// What a bypassed route gains with each call.
+    pub(super) compensation: Located<f64>,
+}
+
+/// `[variables]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Variables {
+    /// What every name starts with.
+    pub(super) prefix: Located<String>,
+    /// How often the PBX's values are compared with ours.
+    pub(super) reconcile_every_sec: Located<u64>,
+    /// How long a value in AstDB is valid.
+    pub(super) astdb_expiry_sec: Located<u64>,
+}
+
+/// `[storage]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Storage {
+    /// The SQLite file.
+    pub(super) path: Located<PathBuf>,
+    /// How long history is kept.
+    pub(super) keep_days: Located<u64>,
+}
+
+/// `[log]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Log {
+    /// What to log.
+    pub(super) filter: Located<String>,
+    /// How to log.
+    pub(super) format: Located<log::Format>,
+}
+
+/// `[scoring]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Scoring {
+    /// Idle CPU, in percent, under which a node is excluded.
+    pub(super) idle_cpu_min: Located<f64>,
+    /// Failure rate, in percent, over which a node is excluded.
+    pub(super) call_failure_rate_lethal: Located<f64>,
+    /// Weights of the parts of a score.
+    pub(super) weights: Located<Weights>,
+}
+
+/// `[scoring.weights]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Weights {
+    /// Calls against `max_calls`.
+    pub(super) call_score: Located<f64>,
+    /// Load average.
+    pub(super) load_score: Located<f64>,
+    /// Idle CPU.
+    pub(super) idle_score: Located<f64>,
+    /// Failed calls.
+    pub(super) fail_score: Located<f64>,
+}
+
+/// One text, or a list of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Texts(pub(super) Vec<Located<String>>);
+
+/// Name by which [`Texts`] says that one text will do as well.
+pub(super) const TEXTS: &str = "pointsman::Texts";
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(TEXTS, TextsVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text or a list of texts")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Texts, E> {
+        Ok(Texts(vec![Located { place: None, value: Some(text.to_owned()) }]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = seq.next_element()? {
+            texts.push(text);
+        }
+        Ok(Texts(texts))
+    }
+}

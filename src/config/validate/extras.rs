@@ -1,0 +1,169 @@
+//! Variables, storage, the control socket, the log; and what is accepted for later versions.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Check;
+use crate::config::log;
+use crate::config::model::{Log, Storage, Variables};
+use crate::config::raw;
+use crate::config::report::{Draft, Mark};
+use crate::config::tree::PlaceId;
+
+/// What the names of variables start with.
+pub(super) const DEFAULT_PREFIX: &str = "pm_";
+
+/// Longest path of a Unix socket (sockaddr_un, its final NUL excluded).
+const MAX_SOCKET_PATH: usize = 107;
+
+const DAY: u64 = 24 * 3600;
+
+impl Check<'_> {
+    pub(super) fn variables(&mut self) -> Variables {
+        let default = raw::Variables::default();
+        let raw = self.raw.variables.get().unwrap_or(&default);
+        if let Some((prefix, place)) = raw.prefix.placed() {
+            self.prefix(prefix, place);
+        }
+        let every = self.bounded(&raw.reconcile_every_sec, "reconcile_every_sec", 1..=DAY).unwrap_or(60);
+        let expiry = self.bounded(&raw.astdb_expiry_sec, "astdb_expiry_sec", 10..=30 * DAY).unwrap_or(3600);
+        if expiry < every.saturating_mul(2)
+            && let Some(place) = raw.astdb_expiry_sec.place.or(raw.reconcile_every_sec.place)
+        {
+            let message = format!(
+                "values in AstDB would expire after {expiry} s, and they are written again every {every} s only"
+            );
+            let help = "`astdb_expiry_sec` must be twice `reconcile_every_sec` or more";
+            self.note(Draft::error(Mark::Value(place), message).help(help));
+        }
+        Variables {
+            prefix: raw.prefix.get().cloned().unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+            reconcile_every: Duration::from_secs(every),
+            astdb_expiry: Duration::from_secs(expiry),
+        }
+    }
+
+    fn prefix(&mut self, prefix: &str, place: PlaceId) {
+        let letters = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let starts_well = prefix.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !letters || !starts_well || prefix.len() > 32 {
+            let draft = Draft::error(Mark::Value(place), "`prefix` cannot begin the name of a variable");
+            self.note(draft.help("use 1 to 32 letters, digits and '_', not starting with a digit"));
+        }
+    }
+
+    pub(super) fn storage(&mut self, file: &Path) -> Storage {
+        let default = raw::Storage::default();
+        let raw = self.raw.storage.get().unwrap_or(&default);
+        let keep_days = self.bounded(&raw.keep_days, "keep_days", 1..=3650).unwrap_or(30);
+        let path = match raw.path.placed() {
+            None => default_path(file, "/var/lib/pointsman", "pointsman.db"),
+            Some((path, place)) => {
+                let path = self.path(path);
+                self.place_for_file(&path, place, "storage.path");
+                path
+            }
+        };
+        Storage { path, keep: Duration::from_secs(keep_days.saturating_mul(DAY)) }
+    }
+
+    pub(super) fn control_socket(&mut self, file: &Path) -> PathBuf {
+        let Some((path, place)) = self.raw.control_socket.placed() else {
+            return default_path(file, "/run/pointsman", "pointsman.sock");
+        };
+        let path = self.path(path);
+        self.place_for_file(&path, place, "control_socket");
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            let message = format!("the path of a socket has at most {MAX_SOCKET_PATH} bytes");
+            self.note(Draft::error(Mark::Value(place), message));
+        }
+        path
+    }
+
+    /// Whether a file can be made there, as far as looking can tell.
+    fn place_for_file(&mut self, path: &Path, place: PlaceId, key: &str) {
+        if path.is_dir() {
+            self.note(Draft::error(Mark::Value(place), format!("`{key}` is a directory: name a file in it")));
+            return;
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match directory.metadata() {
+            Err(_) => {
+                let message = format!("the directory {} does not exist yet", directory.display());
+                self.note(Draft::warning(Mark::Value(place), message));
+            }
+            Ok(metadata) if !metadata.is_dir() => {
+                self.note(Draft::error(Mark::Value(place), format!("{} is not a directory", directory.display())));
+            }
+            Ok(metadata) if metadata.permissions().readonly() => {
+                self.note(Draft::warning(Mark::Value(place), format!("{} is read-only", directory.display())));
+            }
+            Ok(_) => {}
+        }
+    }
+
+    pub(super) fn log(&mut self) -> Log {
+        let Some(raw) = self.raw.log.get() else { return Log::default() };
+        let filter = raw.filter.placed().and_then(|(filter, place)| match filter.parse::<log::Filter>() {
+            Ok(filter) => Some(filter),
+            Err(error) => {
+                let draft = Draft::error(Mark::Value(place), format!("`filter`: {error}"));
+                self.note(draft.help("write it like \"info\" or \"info,pointsman::pbx=debug\""));
+                None
+            }
+        });
+        Log { filter: filter.unwrap_or_default(), format: raw.format.get().copied().unwrap_or_default() }
+    }
+
+    /// Node scores: checked, so that a file for a later version can be written today, and not applied.
+    pub(super) fn scoring(&mut self) {
+        let raw = self.raw;
+        for (key, place) in [("stale_threshold_sec", raw.stale_threshold_sec.place), ("scoring", raw.scoring.place)] {
+            if let Some(place) = place {
+                let message = format!("`{key}` is not applied yet: this version has no node scores");
+                self.note(Draft::warning(Mark::Key(place), message));
+            }
+        }
+        self.bounded(&raw.stale_threshold_sec, "stale_threshold_sec", 1..=3600);
+        let Some(scoring) = raw.scoring.get() else { return };
+        let percentages =
+            [("idle_cpu_min", &scoring.idle_cpu_min), ("call_failure_rate_lethal", &scoring.call_failure_rate_lethal)];
+        for (key, value) in percentages {
+            if let Some((_, place)) = value.placed().filter(|(value, _)| !(0.0..=100.0).contains(*value)) {
+                self.note(Draft::error(Mark::Value(place), format!("`{key}` must be from 0 to 100")));
+            }
+        }
+        self.weights(scoring);
+    }
+
+    fn weights(&mut self, scoring: &raw::Scoring) {
+        let Some((weights, place)) = scoring.weights.placed() else { return };
+        let list = [
+            ("call_score", &weights.call_score, 0.40),
+            ("load_score", &weights.load_score, 0.30),
+            ("idle_score", &weights.idle_score, 0.20),
+            ("fail_score", &weights.fail_score, 0.10),
+        ];
+        for (key, value, _) in list {
+            if let Some((_, place)) = value.placed().filter(|(value, _)| !(0.0..=1.0).contains(*value)) {
+                self.note(Draft::error(Mark::Value(place), format!("`{key}` must be from 0 to 1")));
+            }
+        }
+        let broken = list.iter().any(|(_, value, _)| value.is_broken());
+        let sum: f64 = list.iter().map(|(_, value, default)| value.get().copied().unwrap_or(*default)).sum();
+        if !broken && (sum - 1.0).abs() > 1e-6 {
+            let message = format!("the weights must sum to 1, and they sum to {:.4}", sum);
+            self.note(Draft::error(Mark::Value(place), message));
+        }
+    }
+}
+
+/// Where something is kept that the configuration does not place: beside the configuration, or, for one under `/etc`,
+/// where such things belong. It depends on the file alone, so that every command finds the same place.
+fn default_path(file: &Path, system: &str, name: &str) -> PathBuf {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    match file.parent() {
+        Some(directory) if !directory.starts_with("/etc") => directory.join(name),
+        _ => Path::new(system).join(name),
+    }
+}

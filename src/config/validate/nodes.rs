@@ -1,0 +1,305 @@
+//! The PBXs.
+
+use std::fs;
+use std::path::Path;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Check, tables};
+use crate::config::environment;
+use crate::config::model::{Node, Tls};
+use crate::config::raw;
+use crate::config::report::{Draft, Mark};
+use crate::config::tree::PlaceId;
+use crate::ids::NodeId;
+use crate::pbx::PbxKind;
+
+/// Longest password or user name: a line of either protocol holds about 1,000 bytes.
+const MAX_CREDENTIAL: usize = 256;
+
+/// Most of a password file that is read.
+const MAX_PASSWORD_FILE: u64 = 4096;
+
+impl<'a> Check<'a> {
+    /// The nodes that have at least an id, with their places.
+    pub(super) fn nodes(&mut self) -> Vec<(Node, PlaceId)> {
+        let raw = self.raw;
+        if raw.nodes.is_absent() || raw.nodes.get().is_some_and(Vec::is_empty) {
+            let lines = ["id", "kind", "address", "password"].iter().zip([
+                "\"pbx-01\"",
+                "\"freeswitch\"",
+                "\"127.0.0.1:8021\"",
+                "\"...\"",
+            ]);
+            let lines: Vec<_> = lines.map(|(key, value)| self.write(key, value)).collect();
+            let help = format!("add an entry to `nodes`: {}", lines.join(", "));
+            self.note(Draft::error(Mark::File, "no node is configured: there is no PBX to watch").help(help));
+        }
+        self.unique("nodes", tables(&raw.nodes).filter_map(|(node, _)| node.id.placed()));
+        let nodes: Vec<_> =
+            tables(&raw.nodes).filter_map(|(node, place)| Some((self.node(node, place)?, place))).collect();
+        self.one_node_per_address();
+        nodes
+    }
+
+    fn one_node_per_address(&mut self) {
+        let raw = self.raw;
+        let mut seen: Vec<(&str, PlaceId)> = Vec::new();
+        for (address, place) in tables(&raw.nodes).filter_map(|(node, _)| node.address.placed()) {
+            match seen.iter().find(|(known, _)| known.eq_ignore_ascii_case(address)) {
+                None => seen.push((address, place)),
+                Some((_, first)) => {
+                    let message = format!("two nodes have the address {address}: each of its calls would count twice");
+                    let draft = Draft::error(Mark::Value(place), message).label("used again here");
+                    self.note(draft.also(Mark::Value(*first), "first used here"));
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, raw: &'a raw::Node, place: PlaceId) -> Option<Node> {
+        let id = self.required(&raw.id, place, "id", "this node", "\"pbx-01\"");
+        let whose = id.map_or_else(|| "this node".to_owned(), |id| format!("the node `{id}`"));
+        let kind = self.required(&raw.kind, place, "kind", &whose, "\"freeswitch\" or \"asterisk\"").copied();
+        let port = if kind == Some(PbxKind::Asterisk) { "\"127.0.0.1:5038\"" } else { "\"127.0.0.1:8021\"" };
+        let address = self.required(&raw.address, place, "address", &whose, port).cloned();
+        if let Some((address, place)) = raw.address.placed() {
+            self.address(address, place);
+        }
+        let username = self.username(raw, kind, place, &whose);
+        let password = self.password(raw, place, &whose);
+        let tls = self.tls(raw, kind);
+        self.only_for(
+            PbxKind::Asterisk,
+            kind,
+            raw.astdb.placed().filter(|(on, _)| **on).map(|(_, place)| place),
+            "astdb",
+        );
+        self.only_for(PbxKind::FreeSwitch, kind, raw.loss_detection.place, "loss_detection");
+        let max_calls = self.bounded(&raw.max_calls, "max_calls", 1..=1_000_000);
+        Some(Node {
+            id: id?.clone(),
+            kind: kind?,
+            address: address.unwrap_or_default(),
+            username,
+            password: password.unwrap_or_default(),
+            max_calls: max_calls.and_then(|most| u32::try_from(most).ok()),
+            tls,
+            slots: raw.slots.get().copied().unwrap_or(kind == Some(PbxKind::FreeSwitch)),
+            astdb: raw.astdb.get().copied().unwrap_or(false) && kind == Some(PbxKind::Asterisk),
+            strict_loss_detection: raw.loss_detection.get() == Some(&raw::LossDetection::Strict),
+        })
+    }
+
+    /// Warns of a key that has no effect on that kind of PBX.
+    fn only_for(&mut self, wanted: PbxKind, kind: Option<PbxKind>, place: Option<PlaceId>, key: &str) {
+        if let (Some(place), Some(kind)) = (place, kind)
+            && kind != wanted
+        {
+            let name = if wanted == PbxKind::Asterisk { "Asterisk" } else { "FreeSWITCH" };
+            self.note(Draft::warning(Mark::Key(place), format!("`{key}` has no effect here: it is for {name} only")));
+        }
+    }
+
+    fn address(&mut self, address: &str, place: PlaceId) {
+        if let Err(help) = check_address(address) {
+            let shown: String = address.chars().take(80).collect();
+            let draft = Draft::error(Mark::Value(place), format!("`address` cannot be {shown:?}"));
+            self.note(draft.label("expected HOST:PORT").help(help));
+        }
+    }
+
+    fn username(&mut self, raw: &'a raw::Node, kind: Option<PbxKind>, place: PlaceId, whose: &str) -> Option<String> {
+        if kind == Some(PbxKind::Asterisk) {
+            self.required(&raw.username, place, "username", whose, "\"pointsman\"");
+        }
+        let (username, place) = raw.username.placed()?;
+        self.credential(username, place, "username");
+        Some(username.clone())
+    }
+
+    fn credential(&mut self, text: &str, place: PlaceId, key: &str) {
+        if self.plain_text(text, place, key) && text.len() > MAX_CREDENTIAL {
+            let message = format!("`{key}` is longer than {MAX_CREDENTIAL} bytes");
+            self.note(Draft::error(Mark::Value(place), message));
+        }
+    }
+
+    /// The password, from where the configuration says. One from an environment override goes before all others.
+    fn password(&mut self, raw: &'a raw::Node, node: PlaceId, whose: &str) -> Option<SecretString> {
+        let sources = [
+            ("password", raw.password.place),
+            ("password_file", raw.password_file.place),
+            ("password_env", raw.password_env.place),
+        ];
+        let given: Vec<_> = sources.into_iter().filter_map(|(key, place)| Some((key, place?))).collect();
+        let overriding: Vec<_> = given.iter().copied().filter(|(_, place)| self.is_overridden(*place)).collect();
+        let given = if overriding.is_empty() { given } else { overriding };
+        match *given.as_slice() {
+            [] => {
+                self.note_no_password(raw.id.get(), node, whose);
+                None
+            }
+            [(_, first), (key, second), ..] => {
+                let draft = Draft::error(Mark::Key(second), format!("{whose} has more than one password"));
+                self.note(
+                    draft.also(Mark::Key(first), "one is here").help(format!("leave `{key}` or the other one out")),
+                );
+                None
+            }
+            [("password", place)] => {
+                let password = raw.password.get()?;
+                self.credential(password.expose_secret(), place, "password");
+                Some(password.clone())
+            }
+            [("password_file", place)] => self.password_file(raw.password_file.get()?, place),
+            [(_, place)] => self.password_env(raw.password_env.get()?, place),
+        }
+    }
+
+    fn is_overridden(&self, place: PlaceId) -> bool {
+        self.place(place).is_some_and(|place| place.variable.is_some())
+    }
+
+    fn note_no_password(&mut self, id: Option<&NodeId>, node: PlaceId, whose: &str) {
+        let step = id.map_or_else(|| "ID".to_owned(), |id| environment::step_name(id.as_str()));
+        let help = format!(
+            "write {}, or {}, or set the environment variable {}NODES__{step}__PASSWORD",
+            self.write("password", "\"...\""),
+            self.write("password_file", "\"/etc/pointsman/password\""),
+            environment::PREFIX,
+        );
+        self.note(Draft::error(Mark::Value(node), format!("{whose} has no password")).help(help));
+    }
+
+    fn password_file(&mut self, path: &Path, place: PlaceId) -> Option<SecretString> {
+        let path = self.path(path);
+        let shown = path.display();
+        let text = match read_small(&path) {
+            Ok(text) => text,
+            Err(why) => {
+                self.note(Draft::error(Mark::Value(place), format!("cannot read the password from {shown}: {why}")));
+                return None;
+            }
+        };
+        if is_open_to_all(&path) {
+            let draft = Draft::warning(Mark::Value(place), format!("every user of this machine can read {shown}"));
+            self.note(draft.help(format!("chmod 600 {shown}")));
+        }
+        let password = text.strip_suffix('\n').unwrap_or(&text);
+        let password = password.strip_suffix('\r').unwrap_or(password);
+        self.credential(password, place, "password_file");
+        Some(password.to_owned().into())
+    }
+
+    fn password_env(&mut self, variable: &str, place: PlaceId) -> Option<SecretString> {
+        let Some(password) = (self.variables)(variable) else {
+            let shown: String = variable.chars().take(80).collect();
+            let message = format!("the environment variable {shown:?} that holds the password is not set");
+            self.note(Draft::error(Mark::Value(place), message));
+            return None;
+        };
+        self.credential(&password, place, "password_env");
+        Some(password.into())
+    }
+
+    fn tls(&mut self, raw: &'a raw::Node, kind: Option<PbxKind>) -> Option<Tls> {
+        let on = raw.tls.get().copied().unwrap_or(false);
+        if let Some(place) = raw.tls.place.filter(|_| on && kind == Some(PbxKind::FreeSwitch)) {
+            let draft = Draft::error(Mark::Key(place), "FreeSWITCH's event socket has no TLS");
+            self.note(draft.help("leave `tls` out; across machines, use a tunnel"));
+        }
+        for (key, place) in [("tls_ca_file", raw.tls_ca_file.place), ("tls_server_name", raw.tls_server_name.place)] {
+            if let Some(place) = place.filter(|_| !on && (raw.tls.is_absent() || raw.tls.get().is_some())) {
+                let help = format!("write {}", self.write("tls", "true"));
+                self.note(Draft::warning(Mark::Key(place), format!("`{key}` has no effect without `tls`")).help(help));
+            }
+        }
+        if !on {
+            return None;
+        }
+        if let Some((name, place)) = raw.tls_server_name.placed()
+            && rustls_pki_types::ServerName::try_from(name.as_str()).is_err()
+        {
+            self.note(Draft::error(Mark::Value(place), "`tls_server_name` must be a host name or an IP address"));
+        }
+        let ca_file = raw.tls_ca_file.placed().map(|(path, place)| {
+            let path = self.path(path);
+            self.ca_file(&path, place);
+            path
+        });
+        Some(Tls { ca_file, server_name: raw.tls_server_name.get().cloned() })
+    }
+
+    fn ca_file(&mut self, path: &Path, place: PlaceId) {
+        use rustls_pki_types::pem::PemObject;
+        let shown = path.display();
+        let found = rustls_pki_types::CertificateDer::pem_file_iter(path)
+            .map_err(|error| error.to_string())
+            .and_then(|mut found| found.next().transpose().map_err(|error| error.to_string()));
+        match found {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                self.note(Draft::error(Mark::Value(place), format!("{shown} holds no certificate in PEM form")));
+            }
+            Err(why) => {
+                self.note(Draft::error(Mark::Value(place), format!("cannot read certificates from {shown}: {why}")));
+            }
+        }
+    }
+}
+
+/// Whether the text is `host:port`; what to write instead, where it is not.
+fn check_address(address: &str) -> Result<(), String> {
+    let help = "write it like \"127.0.0.1:8021\", \"pbx.example.net:5038\" or \"[::1]:8021\"";
+    if address.contains("://") {
+        return Err(format!("leave the scheme out: {help}"));
+    }
+    let (host, port) = address.rsplit_once(':').ok_or(help)?;
+    match port.parse::<u16>() {
+        Ok(0) | Err(_) => return Err(format!("the port must be from 1 to 65535: {help}")),
+        Ok(_) => {}
+    }
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let good = match bracketed {
+        Some(ip) => ip.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
+    };
+    if good { Ok(()) } else { Err(help.to_owned()) }
+}
+
+fn read_small(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(MAX_PASSWORD_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_PASSWORD_FILE { Err("it is too long to hold a password".to_owned()) } else { Ok(text) }
+}
+
+#[cfg(unix)]
+fn is_open_to_all(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open_to_all(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:8021", "pbx-01.example.net:5038", "[::1]:8021", "localhost:1"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["127.0.0.1", ":8021", "::1:8021", "tcp://a:1", "a:0", "a:65536", "a:b", "a b:1", "[x]:1", "a\n:1", ""]
+        {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+    }
+}
