@@ -369,10 +369,11 @@ async fn history_older_than_kept_is_deleted() {
     let mut conn = peek(&storage.path).await;
     let left = async {
         loop {
-            let left: (i64, i64) = sqlx::query_as("SELECT (SELECT count(*) FROM change), (SELECT count(*) FROM minute)")
-                .fetch_one(&mut conn)
-                .await
-                .unwrap();
+            let left: (i64, i64) =
+                sqlx::query_as("SELECT (SELECT count(*) FROM change), (SELECT count(*) FROM minute)")
+                    .fetch_one(&mut conn)
+                    .await
+                    .unwrap();
             if left == (1, 2) {
                 break;
             }

@@ -10,7 +10,9 @@ pub mod command;
 pub mod event;
 pub mod freeswitch;
 pub mod link;
+mod outlet;
 pub mod session;
+mod transport;
 
 use serde::{Deserialize, Serialize};
 
