@@ -200,3 +200,95 @@ impl Book {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::outcome::Outcome;
+    use crate::ids::ConnectionId;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn key(name: &str) -> QualityKey {
+        QualityKey::connection(ConnectionId::new(name).expect("an id"))
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            asr_threshold_percent: Some(50.0),
+            statistics_window: 1,
+            min_calls: 1,
+            retry_interval_sec: 100,
+            retry_batch: 2,
+            ..Settings::default()
+        }
+    }
+
+    fn fail(book: &mut Book, name: &str, now: i64) -> Option<Change> {
+        let seat = book.seat(&key(name)).expect("configured");
+        let epoch = book.placed(seat);
+        let sample = Sample {
+            epoch,
+            placed_at: at(now),
+            ended_at: at(now),
+            outcome: Outcome::VendorFailed,
+            duration_ms: Some(0),
+            pdd_ms: None,
+            cause: None,
+            sip_status: None,
+        };
+        book.finished(seat, &sample, at(now))
+    }
+
+    fn moved(book: &mut Book) -> Vec<String> {
+        book.take_moved().into_iter().map(|seat| book.key(seat).to_string()).collect()
+    }
+
+    #[test]
+    fn timers_fire_in_order_and_an_early_verdict_moves_them() {
+        let mut book = Book::new([(key("a"), settings()), (key("b"), settings())], at(0));
+        assert_eq!(book.next_deadline(), None);
+        fail(&mut book, "b", 1);
+        fail(&mut book, "a", 2);
+        assert_eq!(book.next_deadline(), Some(at(101)));
+        fail(&mut book, "b", 50);
+        fail(&mut book, "b", 60);
+        assert_eq!(book.next_deadline(), Some(at(102)));
+        let fired: Vec<_> = book.fire_due(at(200)).iter().map(|(seat, _)| book.key(*seat).to_string()).collect();
+        assert_eq!((fired, book.next_deadline()), (vec!["a".to_owned(), "b".to_owned()], None));
+    }
+
+    #[test]
+    fn tells_what_moved_once() {
+        let mut book = Book::new([(key("a"), settings()), (key("b"), settings())], at(0));
+        assert!(moved(&mut book).is_empty());
+        fail(&mut book, "b", 1);
+        assert_eq!(moved(&mut book), ["b"]);
+        fail(&mut book, "b", 2);
+        assert!(moved(&mut book).is_empty());
+        book.fire_due(at(500));
+        assert_eq!(moved(&mut book), ["b"]);
+    }
+
+    #[test]
+    fn a_new_configuration_keeps_who_stays_and_gives_back_who_goes() {
+        let mut book = Book::new([(key("a"), settings()), (key("b"), settings())], at(0));
+        fail(&mut book, "a", 1);
+        fail(&mut book, "b", 1);
+        let Configured { changes, gone } = book.configure([(key("c"), settings()), (key("b"), settings())], at(5));
+        assert!(changes.is_empty());
+        assert_eq!(
+            gone.iter().map(|(key, saved)| (key.to_string(), saved.state)).collect::<Vec<_>>(),
+            [("a".to_owned(), State::Bad)]
+        );
+        assert_eq!(book.get(&key("b")).map(Machine::state), Some(State::Bad));
+        assert_eq!(book.next_deadline(), Some(at(101)));
+        assert_eq!(moved(&mut book), ["c", "b"]);
+        let Some((_, saved)) = gone.into_iter().next() else { panic!("one") };
+        book.configure([(key("a"), settings())], at(6));
+        assert_eq!(book.restore(&key("a"), saved, at(6)), None);
+        assert_eq!(book.get(&key("a")).map(Machine::state), Some(State::Bad));
+    }
+}

@@ -199,9 +199,11 @@ impl Machine {
             self.window.push(*sample);
             return self.judge_batch(now);
         }
-        if self.state == State::Bad || sample.epoch >= self.measured_from {
-            self.window.push(*sample);
+        if self.state == State::Good && sample.epoch < self.measured_from {
+            // No say also means that it is no occasion to judge the window again.
+            return None;
         }
+        self.window.push(*sample);
         self.judge_window(now)
     }
 
@@ -455,5 +457,263 @@ impl Machine {
         self.epochs.push_back((next, now));
         self.placed = 0;
         self.batch.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::outcome::Outcome;
+    use crate::quality::settings::RetryBackoff;
+    use proptest::prelude::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            asr_threshold_percent: Some(50.0),
+            statistics_window: 4,
+            min_calls: 4,
+            retry_interval_sec: 100,
+            retry_batch: 2,
+            ..Settings::default()
+        }
+    }
+
+    fn end(machine: &mut Machine, epoch: Epoch, outcome: Outcome, now: i64) -> Option<Change> {
+        let duration_ms = Some(if outcome == Outcome::Answered { 30_000 } else { 0 });
+        let (placed_at, ended_at) = (at(now - 40), at(now));
+        let sample =
+            Sample { epoch, placed_at, ended_at, outcome, duration_ms, pdd_ms: None, cause: None, sip_status: None };
+        machine.finished(&sample, at(now))
+    }
+
+    fn call(machine: &mut Machine, outcome: Outcome, now: i64) -> Option<Change> {
+        let epoch = machine.placed();
+        end(machine, epoch, outcome, now)
+    }
+
+    fn bad(settings: Settings) -> Machine {
+        let mut machine = Machine::new(settings, at(0));
+        for now in 1..=4 {
+            call(&mut machine, Outcome::VendorFailed, now);
+        }
+        assert_eq!((machine.state(), machine.since()), (State::Bad, at(4)));
+        machine
+    }
+
+    fn retrying(settings: Settings) -> Machine {
+        let mut machine = bad(settings);
+        assert_eq!(machine.deadline(), Some(at(104)));
+        assert_eq!(machine.fire(at(103)), None);
+        assert_eq!(machine.fire(at(104)).map(|change| change.to), Some(State::Retry));
+        machine
+    }
+
+    #[test]
+    fn a_life_in_words() {
+        let mut machine = Machine::new(settings(), at(0));
+        assert_eq!(machine.words(), "Not enough calls yet (0 of 4)");
+        for now in 1..=4 {
+            call(&mut machine, Outcome::Answered, now);
+        }
+        assert_eq!(machine.words(), "Connection quality is good");
+        assert_eq!(bad(settings()).words(), "Connection preference lowered due to bad quality");
+        let block = Settings { bad_quality_action: BadQualityAction::Block, ..settings() };
+        assert_eq!(bad(block).words(), "Connection blocked due to bad quality");
+        let notify = Settings { bad_quality_action: BadQualityAction::NotifyOnly, ..settings() };
+        assert_eq!(bad(notify).words(), "Connection quality is bad (notify only)");
+        let mut machine = retrying(settings());
+        call(&mut machine, Outcome::Answered, 105);
+        assert_eq!(machine.words(), "Connection on retry batch (1 of 2)");
+        call(&mut machine, Outcome::Answered, 106);
+        assert_eq!(machine.words(), "Not enough calls yet (2 of 4)");
+        assert_eq!(Machine::new(Settings::default(), at(0)).words(), "Connection is not monitored");
+    }
+
+    #[test]
+    fn what_is_not_monitored_is_shown_and_never_judged() {
+        let mut machine = Machine::new(Settings::default(), at(0));
+        for now in 1..=50 {
+            assert_eq!(call(&mut machine, Outcome::VendorFailed, now), None);
+        }
+        assert_eq!((machine.figures().calls, machine.figures().asr), (20, Some(0.0)));
+    }
+
+    #[test]
+    fn the_action_decides_the_standing() {
+        for (action, bad_standing) in [
+            (BadQualityAction::MakeLast, Standing::Last),
+            (BadQualityAction::Block, Standing::Blocked),
+            (BadQualityAction::NotifyOnly, Standing::Usual),
+        ] {
+            let settings = Settings { bad_quality_action: action, ..settings() };
+            assert_eq!(bad(settings.clone()).standing(), bad_standing);
+            let mut machine = retrying(settings.clone());
+            for _ in 0..5 {
+                machine.placed();
+            }
+            assert_eq!(machine.standing(), Standing::Usual, "the overflow stays");
+            let withhold = Settings { retry_overflow: RetryOverflow::Withhold, ..settings };
+            let mut machine = retrying(withhold);
+            machine.placed();
+            assert_eq!(machine.standing(), Standing::Usual);
+            machine.placed();
+            assert_eq!(machine.standing(), bad_standing, "the batch is placed");
+        }
+    }
+
+    #[test]
+    fn an_attempt_without_a_say_gives_its_place_in_the_batch_back() {
+        let withhold = Settings { retry_overflow: RetryOverflow::Withhold, ..settings() };
+        let mut machine = retrying(withhold);
+        let (first, second) = (machine.placed(), machine.placed());
+        assert_eq!(machine.standing(), Standing::Last);
+        end(&mut machine, first, Outcome::NotSent, 105);
+        assert_eq!(machine.standing(), Standing::Usual, "or a blocked connection would wait for ever");
+        machine.placed();
+        assert_eq!(machine.standing(), Standing::Last);
+        machine.forgotten(second);
+        assert_eq!(machine.standing(), Standing::Usual);
+        machine.forgotten(Epoch(0));
+        assert_eq!(machine.placed, 1, "an attempt of another epoch held no place");
+    }
+
+    #[test]
+    fn attempts_up_over_a_restart_count_once() {
+        let withhold = Settings { retry_overflow: RetryOverflow::Withhold, ..settings() };
+        let mut machine = retrying(withhold.clone());
+        machine.placed();
+        machine.placed();
+        let (mut again, change) = Machine::restore(machine.save(), withhold, at(200));
+        assert_eq!((again.standing(), change), (Standing::Usual, None));
+        assert_eq!(again.adopted(at(50)), Epoch(1), "placed while bad");
+        assert_eq!(again.adopted(at(110)), Epoch(2));
+        assert_eq!(again.standing(), Standing::Usual);
+        assert_eq!(again.adopted(at(111)), Epoch(2));
+        assert_eq!(again.standing(), Standing::Last);
+    }
+
+    #[test]
+    fn an_attempt_found_late_belongs_to_the_epoch_of_its_placing() {
+        let machine = retrying(settings());
+        let epoch_of = |secs| machine.epoch_at(at(secs)).0;
+        assert_eq!([-5, 0, 3, 4, 103, 104, 9_999].map(epoch_of), [0, 0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn each_bad_verdict_in_a_row_waits_longer_and_a_good_one_starts_anew() {
+        let backoff = Some(RetryBackoff { factor: 3.0, max_sec: 500 });
+        let mut machine = bad(Settings { retry_backoff: backoff, ..settings() });
+        let fail_a_batch = |machine: &mut Machine| {
+            let due = machine.deadline().expect("bad");
+            machine.fire(due);
+            let now = due.as_micros() / 1_000_000;
+            call(machine, Outcome::VendorFailed, now);
+            call(machine, Outcome::VendorFailed, now);
+            (machine.deadline().expect("bad").as_micros() / 1_000_000) - now
+        };
+        assert_eq!([(); 3].map(|()| fail_a_batch(&mut machine)), [300, 500, 500]);
+        let due = machine.deadline().expect("bad");
+        machine.fire(due);
+        call(&mut machine, Outcome::Answered, 5_000);
+        call(&mut machine, Outcome::Answered, 5_000);
+        assert_eq!(machine.state(), State::Good);
+        for _ in 0..3 {
+            call(&mut machine, Outcome::VendorFailed, 6_000);
+        }
+        assert_eq!((machine.state(), machine.deadline()), (State::Bad, Some(at(6_100))));
+    }
+
+    #[test]
+    fn a_shorter_interval_counts_from_the_verdict() {
+        let mut machine = bad(settings());
+        assert_eq!(machine.set_settings(Settings { retry_interval_sec: 30, ..settings() }, at(90)), None);
+        assert_eq!(machine.deadline(), Some(at(34)));
+    }
+
+    #[test]
+    fn a_batch_that_is_full_by_a_new_length_is_judged_at_once() {
+        let mut machine = retrying(settings());
+        call(&mut machine, Outcome::Answered, 105);
+        let change = machine.set_settings(Settings { retry_batch: 1, ..settings() }, at(106)).expect("a verdict");
+        assert_eq!((change.to, change.reason, change.figures.calls), (State::Good, Reason::Batch, 1));
+    }
+
+    #[test]
+    fn a_shorter_window_keeps_the_latest() {
+        let mut machine = Machine::new(settings(), at(0));
+        for (now, outcome) in [(1, Outcome::Answered), (2, Outcome::Busy), (3, Outcome::NoAnswer)] {
+            call(&mut machine, outcome, now);
+        }
+        machine.set_settings(Settings { statistics_window: 2, ..settings() }, at(4));
+        let kept: Vec<Outcome> = machine.window().samples().map(|sample| sample.outcome).collect();
+        assert_eq!((kept, machine.state()), (vec![Outcome::Busy, Outcome::NoAnswer], State::Good));
+    }
+
+    #[test]
+    fn what_was_placed_while_blocked_has_no_say_after_the_action_changed() {
+        let block = Settings { bad_quality_action: BadQualityAction::Block, ..settings() };
+        let mut machine = bad(block.clone());
+        let while_blocked = machine.placed();
+        assert_eq!(machine.set_settings(settings(), at(50)), None);
+        for now in 51..=54 {
+            assert_eq!(end(&mut machine, while_blocked, Outcome::Answered, now), None);
+        }
+        assert_eq!((machine.deadline(), machine.progress().map(|p| p.done)), (Some(at(104)), Some(0)));
+        call(&mut machine, Outcome::Answered, 55);
+        assert_eq!(machine.progress().map(|p| p.done), Some(1));
+        machine.set_settings(block, at(56));
+        assert_eq!(machine.progress(), None);
+    }
+
+    #[test]
+    fn who_is_not_monitored_any_more_is_good() {
+        let mut machine = bad(settings());
+        let change = machine.set_settings(Settings::default(), at(60)).expect("a change");
+        assert_eq!((change.from, change.to, change.reason), (State::Bad, State::Good, Reason::Unmonitored));
+        assert_eq!((machine.standing(), machine.deadline()), (Standing::Usual, None));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A restart between any two events changes nothing of what follows.
+        #[test]
+        fn a_restart_forgets_nothing(
+            action in 0_usize..3,
+            events in proptest::collection::vec((0_u8..4, 0_usize..5, any::<bool>()), 0..120),
+        ) {
+            let actions = [BadQualityAction::MakeLast, BadQualityAction::Block, BadQualityAction::NotifyOnly];
+            let settings = Settings {
+                bad_quality_action: actions[action],
+                retry_interval_sec: 5,
+                retry_backoff: Some(RetryBackoff { factor: 1.5, max_sec: 20 }),
+                ..settings()
+            };
+            let mut machine = Machine::new(settings.clone(), at(0));
+            let mut restarted = machine.clone();
+            let mut up = Vec::new();
+            for (now, (what, which, good)) in (1..).zip(events) {
+                if what == 0 || up.is_empty() {
+                    up.push(machine.placed());
+                    prop_assert_eq!(restarted.placed(), machine.epoch());
+                } else {
+                    let epoch = up.swap_remove(which % up.len());
+                    let outcome = if good { Outcome::Answered } else { Outcome::VendorFailed };
+                    prop_assert_eq!(end(&mut machine, epoch, outcome, now), end(&mut restarted, epoch, outcome, now));
+                }
+                prop_assert_eq!(machine.fire(at(now)), restarted.fire(at(now)));
+                let text = serde_json::to_string(&restarted.save()).expect("JSON");
+                let saved: Saved = serde_json::from_str(&text).expect("what was saved");
+                let change;
+                (restarted, change) = Machine::restore(saved, settings.clone(), at(now));
+                prop_assert_eq!(change, None);
+                restarted.placed = machine.placed;
+                prop_assert_eq!(&restarted, &machine);
+            }
+        }
     }
 }

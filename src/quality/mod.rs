@@ -6,6 +6,7 @@
 //! operator's override that of [`machine::Machine::standing`].
 
 pub mod book;
+pub mod history;
 pub mod machine;
 pub mod settings;
 pub mod window;

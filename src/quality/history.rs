@@ -1,0 +1,88 @@
+//! Attempts of the past, fed to a [`Book`] as they would have happened.
+//!
+//! At one instant the timers come first, then the attempts that end, then those that are placed; an attempt that ends
+//! at the instant at which it was placed ends after the placements. Among equals the order given decides.
+
+use crate::call::outcome::Outcome;
+use crate::quality::book::{Book, Seat};
+use crate::quality::machine::Change;
+use crate::quality::window::{Epoch, Sample};
+use crate::time::Timestamp;
+
+/// An attempt that finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// Whose.
+    pub seat: Seat,
+    /// When it was placed.
+    pub placed_at: Timestamp,
+    /// When it ended, not before it was placed.
+    pub ended_at: Timestamp,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// See [`Sample::duration_ms`].
+    pub duration_ms: Option<u64>,
+    /// See [`Sample::pdd_ms`].
+    pub pdd_ms: Option<u64>,
+}
+
+/// What happens at one instant, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    End,
+    Placement,
+    EndAtOnce,
+}
+
+/// Plays the attempts, in whatever order they are given, and hands every change of state to `on_change` as it happens.
+/// Timers fire at their exact times, those that are due at `until` included.
+///
+/// # Errors
+/// The first one of `on_change`; the rest is not played.
+pub fn play<E>(
+    book: &mut Book,
+    attempts: &[Attempt],
+    until: Timestamp,
+    mut on_change: impl FnMut(&Book, Seat, &Change) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut steps: Vec<(Timestamp, Step, usize)> = Vec::with_capacity(attempts.len() * 2);
+    for (index, attempt) in attempts.iter().enumerate() {
+        let end = if attempt.ended_at > attempt.placed_at { Step::End } else { Step::EndAtOnce };
+        steps.push((attempt.placed_at, Step::Placement, index));
+        steps.push((attempt.ended_at.max(attempt.placed_at), end, index));
+    }
+    steps.sort_unstable();
+    let mut epochs = vec![Epoch::default(); attempts.len()];
+    for (at, step, index) in steps {
+        fire(book, at, &mut on_change)?;
+        let attempt = &attempts[index];
+        match step {
+            Step::Placement => epochs[index] = book.placed(attempt.seat),
+            Step::End | Step::EndAtOnce => {
+                let sample = sample(attempt, epochs[index]);
+                if let Some(change) = book.finished(attempt.seat, &sample, at) {
+                    on_change(book, attempt.seat, &change)?;
+                }
+            }
+        }
+    }
+    fire(book, until, &mut on_change)
+}
+
+fn fire<E>(
+    book: &mut Book,
+    until: Timestamp,
+    on_change: &mut impl FnMut(&Book, Seat, &Change) -> Result<(), E>,
+) -> Result<(), E> {
+    while let Some(due) = book.next_deadline().filter(|due| *due <= until) {
+        for (seat, change) in book.fire_due(due) {
+            on_change(book, seat, &change)?;
+        }
+    }
+    Ok(())
+}
+
+fn sample(attempt: &Attempt, epoch: Epoch) -> Sample {
+    let Attempt { seat: _, placed_at, ended_at, outcome, duration_ms, pdd_ms } = *attempt;
+    Sample { epoch, placed_at, ended_at, outcome, duration_ms, pdd_ms, cause: None, sip_status: None }
+}
