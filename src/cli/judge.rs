@@ -307,10 +307,9 @@ fn fields(line: &[u8]) -> Fields<'_> {
 /// A decimal number: its sign, and its digits as a count of `10^-decimals`, rounded half up there. Exact: a `f64` would
 /// make neighbouring microseconds of one instant and tear one instant apart.
 fn decimal(text: &[u8], decimals: usize) -> Option<(bool, u64)> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
+    let (negative, digits) = match text.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix(b"+").unwrap_or(text)),
     };
     let (whole, fraction) = match digits.iter().position(|byte| *byte == b'.') {
         Some(dot) => (&digits[..dot], &digits[dot + 1..]),
