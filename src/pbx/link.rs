@@ -712,3 +712,6 @@ async fn sleep_until(deadline: Option<Instant>) {
 fn real_now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests;
