@@ -1,0 +1,25 @@
+//! The lab: real PBXs, vendors, callers and the program itself, as values that end with their owner.
+
+pub(crate) mod ami;
+pub(crate) mod asterisk;
+pub(crate) mod folder;
+pub(crate) mod ports;
+pub(crate) mod process;
+pub(crate) mod sipp;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take that usually takes a moment; machines under load are slow.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// Asks until `probe` has an answer; the panic of a test that waits in vain says what for.
+pub(crate) fn eventually<T>(what: &str, within: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = probe() {
+            return answer;
+        }
+        assert!(began.elapsed() < within, "waited {within:?} in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
