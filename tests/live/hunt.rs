@@ -88,7 +88,7 @@ fn hunt_follows_the_variable(kind: Kind) {
     assert_eq!(who("004"), Vec::<&str>::new());
     // A map that nobody knows ends the call; it must not hang.
     assert_eq!(call(&asterisk, "3005", Caller::Talks(0)), 503);
-    assert_eq!(asterisk.log_lines("route map none has no order").len(), 1);
+    assert_eq!(asterisk.log_lines("Ext. hunt: pointsman: route map none has no order").len(), 1);
 }
 
 #[test]

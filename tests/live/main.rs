@@ -9,5 +9,8 @@
 #![expect(clippy::disallowed_methods, reason = "the tests measure real time, beside the program and not through it")]
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on ends the test")]
 
+mod books;
 mod hunt;
 mod lab;
+mod story;
+mod trouble;

@@ -65,11 +65,6 @@ impl Asterisk {
         eventually("a manager session", super::SOON, || Ami::login(self.ami_port, "lab", "lab", "off"))
     }
 
-    /// A session that gets the events of calls.
-    pub(crate) fn listener(&self, events: &str) -> Ami {
-        eventually("a manager session", super::SOON, || Ami::login(self.ami_port, "lab", "lab", events))
-    }
-
     /// Stops it as `core stop now` does, and waits for its end.
     pub(crate) fn stop(&mut self) {
         let mut process = self.process.take().expect("it runs");
@@ -110,6 +105,17 @@ impl Asterisk {
     /// Lines of its log that contain `text`.
     pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
         self.folder.read("log/full").lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+
+    /// The trunks over which the call to `number` went, in order, by its log.
+    pub(crate) fn trunks_tried(&self, number: &str) -> Vec<String> {
+        let trunk = |line: &str| {
+            let dialled = line.split_once(" Dial(")?.1.split_once("\", \"")?.1;
+            let target = dialled.split([',', '"']).next()?.split_once('/')?.1;
+            let (one, other) = target.split_once(['/', '@'])?;
+            Some(if one == number { other } else { one }.to_owned())
+        };
+        self.log_lines(number).iter().filter_map(|line| trunk(line)).collect()
     }
 
     fn write_configuration(&self, vendors: &[&Vendor]) {

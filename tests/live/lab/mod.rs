@@ -3,6 +3,7 @@
 pub(crate) mod ami;
 pub(crate) mod asterisk;
 pub(crate) mod folder;
+pub(crate) mod pointsman;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod sipp;

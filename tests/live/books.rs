@@ -1,0 +1,232 @@
+//! The program's books against the vendors' own: every attempt that a vendor saw is counted once, with what happened.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use pointsman::call::outcome::Outcome;
+
+use crate::lab::SOON;
+use crate::lab::asterisk::{Asterisk, Kind};
+use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
+use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
+
+/// A call: how the two vendors behave, what the caller does, the digit that says what the dialplan does, and what must
+/// come out for each vendor that is tried.
+struct Case {
+    first: Behaviour,
+    second: Behaviour,
+    caller: Caller,
+    dialplan: char,
+    outcomes: &'static [(&'static str, Outcome)],
+}
+
+const A: &str = "vendor-a";
+const B: &str = "vendor-b";
+
+fn hunt(first: Behaviour, outcomes: &'static [(&'static str, Outcome)]) -> Case {
+    Case { first, second: Behaviour::Good, caller: Caller::Talks(600), dialplan: '1', outcomes }
+}
+
+fn cases(kind: Kind) -> Vec<Case> {
+    use Behaviour::{Dead, Early, Good, HangsUp, Instant, Refuses, RingsForEver, RingsThenRefuses, Silent};
+    use Outcome::{Answered, Busy, CallerGone, LostRace, NoAnswer, NumberInvalid, Rejected, VendorFailed};
+    let mut cases = vec![
+        hunt(Good, &[(A, Answered)]),
+        hunt(Early, &[(A, Answered)]),
+        hunt(Instant, &[(A, Answered)]),
+        Case { caller: Caller::Listens, ..hunt(HangsUp, &[(A, Answered)]) },
+        hunt(Refuses(486), &[(A, Busy)]),
+        hunt(RingsThenRefuses(486), &[(A, Busy)]),
+        hunt(Refuses(600), &[(A, Busy)]),
+        hunt(Refuses(603), &[(A, Rejected)]),
+        hunt(Refuses(480), &[(A, NoAnswer)]),
+        hunt(RingsForEver, &[(A, NoAnswer)]),
+        hunt(Refuses(404), &[(A, NumberInvalid)]),
+        hunt(Refuses(484), &[(A, NumberInvalid)]),
+        // The vendor's fault, and the next one takes the call: two attempts.
+        hunt(Refuses(503), &[(A, VendorFailed), (B, Answered)]),
+        hunt(RingsThenRefuses(503), &[(A, VendorFailed), (B, Answered)]),
+        hunt(Refuses(500), &[(A, VendorFailed), (B, Answered)]),
+        hunt(Silent, &[(A, VendorFailed), (B, Answered)]),
+        hunt(Dead, &[(A, VendorFailed), (B, Answered)]),
+        Case { second: Refuses(486), ..hunt(Refuses(503), &[(A, VendorFailed), (B, Busy)]) },
+        // The caller gives up.
+        Case { caller: Caller::CancelsRinging(300), ..hunt(RingsForEver, &[(A, CallerGone)]) },
+        Case { caller: Caller::CancelsSilence(300), ..hunt(Silent, &[(A, CallerGone)]) },
+        // Both at once.
+        Case { second: RingsForEver, dialplan: '2', ..hunt(Good, &[(B, LostRace), (A, Answered)]) },
+    ];
+    // Releases before 16.28, 20.17 and 22.7 do not tell the SIP status: there 403 looks like a refusal by the person.
+    let forbidden: &[_] =
+        if kind == Kind::Recent { &[(A, VendorFailed), (B, Answered)] } else { &[(A, Rejected), (B, Answered)] };
+    cases.push(hunt(Refuses(403), forbidden));
+    cases
+}
+
+/// Copies everything that a manager session is sent into a file, until it is dropped.
+struct Recording {
+    stream: TcpStream,
+    thread: Option<std::thread::JoinHandle<Vec<u8>>>,
+}
+
+impl Recording {
+    fn start(asterisk: &Asterisk) -> Self {
+        use std::io::Write;
+        let mut stream = TcpStream::connect(("127.0.0.1", asterisk.ami_port)).unwrap();
+        stream.write_all(b"Action: Login\r\nUsername: lab\r\nSecret: lab\r\nEvents: call,system\r\n\r\n").unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = reader.read_to_end(&mut bytes);
+            bytes
+        });
+        Self { stream, thread: Some(thread) }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.thread.take().expect("it runs").join().unwrap()
+    }
+}
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Attempt {
+    connection: String,
+    outcome: Outcome,
+}
+
+fn attempts_are_what_happened(kind: Kind) {
+    let mut first = Vendor::start(A, Behaviour::Good);
+    let mut second = Vendor::start(B, Behaviour::Good);
+    let asterisk = Asterisk::start(kind, &[&first, &second]);
+    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], "statistics_window = 500");
+    let pointsman = Pointsman::start(&text);
+    pointsman.is_in_step_with("pbx");
+    let recording = Recording::start(&asterisk);
+
+    let mut expected = Vec::new();
+    let mut unseen = 0;
+    for (i, case) in cases(kind).into_iter().enumerate() {
+        first.turn(case.first);
+        second.turn(case.second);
+        call(&asterisk, &format!("{}00{i:04}", case.dialplan), case.caller);
+        expected.extend(case.outcomes.iter().map(|(vendor, outcome)| ((*vendor).to_owned(), *outcome)));
+        unseen += usize::from(case.first == Behaviour::Dead);
+        // One call after the other: the ends come in the order of the calls.
+        let counted = |id: &str| expected.iter().filter(|(c, outcome)| c == id && outcome.in_window()).count();
+        pointsman.shows(&format!("call {i} ({:?}) counted", case.first), SOON, |view| {
+            let both = [A, B].map(|id| connection(view, id).figures.calls == counted(id));
+            (both == [true, true] && node(view, "pbx").active_calls == 0).then_some(())
+        });
+    }
+
+    // The figures.
+    let view = pointsman.view().expect("it answers");
+    for (id, vendor) in [(A, &first), (B, &second)] {
+        let mine: Vec<Outcome> = expected.iter().filter(|(c, _)| c == id).map(|(_, outcome)| *outcome).collect();
+        let dead = if id == A { unseen } else { 0 };
+        assert_eq!(vendor.calls().len() + dead, mine.len(), "what {id} itself saw");
+        let measured = mine.iter().filter(|outcome| outcome.in_window()).count();
+        let answered = mine.iter().filter(|outcome| **outcome == Outcome::Answered).count();
+        let figures = &connection(&view, id).figures;
+        assert_eq!(figures.calls, measured, "{id}");
+        let asr = 100.0 * f64::from(u32::try_from(answered).unwrap()) / f64::from(u32::try_from(measured).unwrap());
+        assert!((figures.asr.unwrap() - asr).abs() < 0.01, "{id}: {figures:?}, expected {asr}");
+        assert!(figures.acd.is_some_and(|acd| (0.3..3.0).contains(&acd)), "{id}: {figures:?}");
+        assert!(figures.pdd.is_some_and(|pdd| (0.02..2.0).contains(&pdd)), "{id}: {figures:?}");
+    }
+    let link = &node(&view, "pbx").link;
+    assert_eq!((link.damaged, link.losses, link.dropped, link.ends_unseen_lost), (0, 0, 0, 0), "{link:?}");
+    assert!(view.unknown_trunks.is_empty(), "{:?}", view.unknown_trunks);
+
+    // Each attempt by itself, from a recording of the same events.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), recording.finish()).unwrap();
+    let output = pointsman.command(&["replay", "--kind", "ami", file.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let replayed: Vec<(String, Outcome)> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<Attempt>(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .map(|attempt| (attempt.connection, attempt.outcome))
+        .collect();
+    assert_eq!(replayed, expected);
+}
+
+#[test]
+fn attempts_are_what_happened_on_a_recent_asterisk() {
+    attempts_are_what_happened(Kind::Recent);
+}
+
+#[test]
+fn attempts_are_what_happened_on_asterisk_16() {
+    attempts_are_what_happened(Kind::Old);
+}
+
+#[test]
+fn attempts_are_what_happened_on_asterisk_16_with_chan_sip() {
+    attempts_are_what_happened(Kind::OldChanSip);
+}
+
+/// 20 calls a second for 20 s, each over two vendors: not one attempt is lost.
+fn nothing_is_lost_under_load(kind: Kind) {
+    const CALLS: u32 = 400;
+    let first = Vendor::start(A, Behaviour::Refuses(503));
+    let second = Vendor::start(B, Behaviour::Good);
+    let asterisk = Asterisk::start(kind, &[&first, &second]);
+    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], "statistics_window = 1000");
+    let pointsman = Pointsman::start(&text);
+    pointsman.is_in_step_with("pbx");
+    let finals = place(&asterisk, "1009", Caller::Talks(2000), CALLS, 20).finals(Duration::from_secs(120));
+    assert_eq!(finals, vec![200; CALLS as usize]);
+    let view = pointsman.shows("every call counted", SOON, |view| {
+        (node(view, "pbx").active_calls == 0 && connection(view, B).figures.calls >= second.calls().len())
+            .then(|| view.clone())
+    });
+    for (id, vendor, asr) in [(A, &first, 0.0), (B, &second, 100.0)] {
+        let figures = &connection(&view, id).figures;
+        assert_eq!((figures.calls, figures.asr), (CALLS as usize, Some(asr)), "{id}");
+        assert_eq!(vendor.calls().len(), CALLS as usize, "what {id} itself saw");
+    }
+    let link = &node(&view, "pbx").link;
+    assert_eq!((link.damaged, link.losses, link.dropped), (0, 0, 0), "{link:?}");
+    println!("{kind:?}: {} bytes and {} events for {CALLS} calls", link.bytes, link.events);
+}
+
+#[test]
+fn nothing_is_lost_under_load_on_a_recent_asterisk() {
+    nothing_is_lost_under_load(Kind::Recent);
+}
+
+#[test]
+fn nothing_is_lost_under_load_on_asterisk_16() {
+    nothing_is_lost_under_load(Kind::Old);
+}
+
+/// From the event that makes a vendor bad to the variable that the switch acknowledged: a few milliseconds.
+#[test]
+fn the_variable_follows_the_event_at_once() {
+    let mut first = Vendor::start(A, Behaviour::Good);
+    let second = Vendor::start(B, Behaviour::Refuses(503));
+    let asterisk = Asterisk::start(Kind::Recent, &[&first, &second]);
+    // Every attempt is a verdict: each call that differs from the one before turns the order round.
+    let quality = "statistics_window = 1\nretry_batch = 1\nmonitor_asr = true\nasr_threshold_percent = 50";
+    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], quality);
+    let pointsman = Pointsman::start(&text);
+    pointsman.is_in_step_with("pbx");
+    let mut latencies = Vec::new();
+    for i in 0..20 {
+        let written = node(&pointsman.view().expect("it answers"), "pbx").variables.written;
+        first.turn(if i % 2 == 0 { Behaviour::Refuses(503) } else { Behaviour::Instant });
+        call(&asterisk, "1009", Caller::Talks(50));
+        latencies.extend(pointsman.shows("the variables written", SOON, |view| {
+            let variables = &node(view, "pbx").variables;
+            (variables.written > written && variables.pending == 0).then_some(variables.last_latency_us)
+        }));
+    }
+    latencies.sort_unstable();
+    println!("event in to variable acknowledged, in microseconds: {latencies:?}");
+    assert!(latencies.len() >= 10, "{latencies:?}");
+    // The aim is 10 ms for 99 in 100 on an idle machine; this one may be busy.
+    assert!(latencies[latencies.len() / 2] < 10_000, "{latencies:?}");
+}

@@ -1,0 +1,246 @@
+//! The whole story on a real switch: a vendor fails, is lowered or blocked, gets its retry and recovers, and neither
+//! the end of the switch nor that of the program is in the way.
+
+use std::time::Duration;
+
+use pointsman::quality::machine::{Reason, State};
+
+use crate::lab::asterisk::{Asterisk, Kind};
+use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
+use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
+use crate::lab::{SOON, eventually};
+
+/// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
+const DURABLE: Duration = Duration::from_millis(100);
+
+/// A switch, two vendors and the program over them.
+struct Scene {
+    first: Vendor,
+    second: Vendor,
+    asterisk: Asterisk,
+    pointsman: Pointsman,
+    calls: u32,
+}
+
+impl Scene {
+    fn new(kind: Kind, quality: &str) -> Self {
+        let first = Vendor::start("vendor-a", Behaviour::Good);
+        let second = Vendor::start("vendor-b", Behaviour::Good);
+        let asterisk = Asterisk::start(kind, &[&first, &second]);
+        let quality = format!("monitor_asr = true\nasr_threshold_percent = 50\nstatistics_window = 4\n{quality}");
+        let text = configuration(&[Node::of("pbx", &asterisk)], &["vendor-a", "vendor-b"], &quality);
+        let pointsman = Pointsman::start(&text);
+        pointsman.is_in_step_with("pbx");
+        let scene = Self { first, second, asterisk, pointsman, calls: 0 };
+        scene.order_becomes("vendor-a,vendor-b");
+        scene
+    }
+
+    /// Places a call; gives what the caller got and the vendors that were tried, in order.
+    fn call(&mut self) -> (u16, Vec<String>) {
+        self.calls += 1;
+        let number = format!("00{:04}", self.calls);
+        let status = call(&self.asterisk, &format!("1{number}"), Caller::Talks(200));
+        let tried = self.asterisk.trunks_tried(&number);
+        // The vendors' own books say the same.
+        for vendor in [&self.first, &self.second] {
+            assert_eq!(vendor.got(&number), tried.contains(&vendor.name), "{} and call {number}", vendor.name);
+        }
+        (status, tried)
+    }
+
+    /// Waits until the variable, read by a session of our own, is that.
+    fn order_becomes(&self, order: &str) {
+        let mut manager = self.asterisk.manager();
+        let what = format!("pm_route_intl to become {order}");
+        eventually(&what, SOON, || (manager.global("pm_route_intl") == order).then_some(()));
+    }
+
+    fn variable(&self, name: &str) -> String {
+        self.asterisk.manager().global(name)
+    }
+
+    /// Waits until the vendor is in that state.
+    fn first_becomes(&self, state: State, within: Duration) {
+        let what = format!("vendor-a to become {state:?}");
+        self.pointsman.shows(&what, within, |view| (connection(view, "vendor-a").state == state).then_some(()));
+    }
+
+    /// Four good calls, then the vendor fails until it is bad: with the fourth call of the window under 50 %.
+    fn vendor_goes_bad(&mut self) {
+        for _ in 0..4 {
+            assert_eq!(self.call(), (200, vec!["vendor-a".to_owned()]));
+        }
+        self.pointsman.shows("four calls counted", SOON, |view| {
+            let seen = connection(view, "vendor-a");
+            (seen.state == State::Good && seen.figures.calls == 4 && seen.figures.asr == Some(100.0)).then_some(())
+        });
+        self.first.turn(Behaviour::Refuses(503));
+        for _ in 0..3 {
+            assert_eq!(self.call(), (200, vec!["vendor-a".to_owned(), "vendor-b".to_owned()]));
+        }
+        self.first_becomes(State::Bad, SOON);
+    }
+}
+
+fn lowered_and_recovered(kind: Kind) {
+    let mut scene = Scene::new(kind, "retry_interval_sec = 30\nretry_batch = 3");
+    scene.vendor_goes_bad();
+
+    // Lowered: the very next call does not try it, unless everybody else fails.
+    scene.order_becomes("vendor-b,vendor-a");
+    assert_eq!(scene.variable("pm_conn_vendor-a"), "last");
+    assert_eq!(scene.call(), (200, vec!["vendor-b".to_owned()]));
+    scene.second.turn(Behaviour::Refuses(503));
+    assert_eq!(scene.call(), (503, vec!["vendor-b".to_owned(), "vendor-a".to_owned()]));
+    scene.second.turn(Behaviour::Good);
+
+    // Killed: the switch keeps the order, and the program goes on where it was.
+    let counted = |scene: &Scene| {
+        scene.pointsman.shows("the last call counted", SOON, |view| {
+            (connection(view, "vendor-a").batch_done == Some(1)).then(|| view.clone())
+        })
+    };
+    let before = counted(&scene);
+    std::thread::sleep(DURABLE);
+    scene.pointsman.kill();
+    assert_eq!(scene.variable("pm_route_intl"), "vendor-b,vendor-a");
+    assert_eq!(scene.call(), (200, vec!["vendor-b".to_owned()]));
+    scene.pointsman.go();
+    scene.pointsman.is_in_step_with("pbx");
+    let after = counted(&scene);
+    for id in ["vendor-a", "vendor-b"] {
+        let (before, after) = (connection(&before, id), connection(&after, id));
+        assert_eq!(
+            (after.state, after.since, after.retry_at, after.figures, after.batch_done),
+            (before.state, before.since, before.retry_at, before.figures, before.batch_done)
+        );
+    }
+    assert_eq!(after.changes.first().map(|c| c.change.epoch), before.changes.first().map(|c| c.change.epoch));
+    assert!(after.generation >= before.generation);
+
+    // The switch is restarted: what it forgot is written again.
+    scene.asterisk.stop();
+    scene.asterisk.boot();
+    scene.order_becomes("vendor-b,vendor-a");
+    scene.pointsman.is_in_step_with("pbx");
+    assert_eq!(scene.variable("pm_conn_vendor-a"), "last");
+
+    // The interval is over: back in its usual place for a batch, and good again with the last call of it.
+    scene.first.turn(Behaviour::Good);
+    scene.first_becomes(State::Retry, Duration::from_secs(60));
+    scene.order_becomes("vendor-a,vendor-b");
+    assert_eq!(scene.variable("pm_conn_vendor-a"), "retry");
+    assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned()]));
+    counted(&scene);
+    std::thread::sleep(DURABLE);
+    scene.pointsman.kill();
+    scene.pointsman.go();
+    scene.pointsman.is_in_step_with("pbx");
+    assert_eq!(connection(&counted(&scene), "vendor-a").state, State::Retry);
+    for _ in 0..2 {
+        assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned()]));
+    }
+    scene.first_becomes(State::Good, SOON);
+    scene.order_becomes("vendor-a,vendor-b");
+    eventually("pm_conn_vendor-a to say good", SOON, || {
+        ["", "good"].contains(&scene.variable("pm_conn_vendor-a").as_str()).then_some(())
+    });
+
+    // What happened is on record, newest first.
+    let changes = scene.pointsman.view().expect("it answers").changes;
+    let reasons: Vec<_> = changes.iter().map(|c| (c.change.from, c.change.to, c.change.reason)).collect();
+    assert_eq!(
+        reasons,
+        [
+            (State::Retry, State::Good, Reason::Batch),
+            (State::Bad, State::Retry, Reason::RetryInterval),
+            (State::Good, State::Bad, Reason::Asr),
+        ]
+    );
+}
+
+#[test]
+fn lowered_and_recovered_on_a_recent_asterisk() {
+    lowered_and_recovered(Kind::Recent);
+}
+
+#[test]
+fn lowered_and_recovered_on_asterisk_16() {
+    lowered_and_recovered(Kind::Old);
+}
+
+#[test]
+fn lowered_and_recovered_on_asterisk_16_with_chan_sip() {
+    lowered_and_recovered(Kind::OldChanSip);
+}
+
+fn blocked_and_recovered(kind: Kind) {
+    let mut scene = Scene::new(kind, "retry_interval_sec = 12\nretry_batch = 2\nbad_quality_action = \"block\"");
+    scene.vendor_goes_bad();
+    scene.order_becomes("vendor-b");
+    assert_eq!(scene.variable("pm_conn_vendor-a"), "blocked");
+
+    // Not tried at all, even where everybody else fails.
+    scene.second.turn(Behaviour::Refuses(503));
+    assert_eq!(scene.call(), (503, vec!["vendor-b".to_owned()]));
+    scene.second.turn(Behaviour::Good);
+
+    // Still broken when its batch comes: blocked for another interval.
+    scene.first_becomes(State::Retry, SOON);
+    scene.order_becomes("vendor-a,vendor-b");
+    for _ in 0..2 {
+        assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned(), "vendor-b".to_owned()]));
+    }
+    scene.first_becomes(State::Bad, SOON);
+    scene.order_becomes("vendor-b");
+
+    // Repaired when the next batch comes.
+    scene.first.turn(Behaviour::Good);
+    scene.first_becomes(State::Retry, SOON);
+    scene.order_becomes("vendor-a,vendor-b");
+    for _ in 0..2 {
+        assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned()]));
+    }
+    scene.first_becomes(State::Good, SOON);
+}
+
+#[test]
+fn blocked_and_recovered_on_a_recent_asterisk() {
+    blocked_and_recovered(Kind::Recent);
+}
+
+#[test]
+fn blocked_and_recovered_on_asterisk_16() {
+    blocked_and_recovered(Kind::Old);
+}
+
+/// A stopped program leaves the last order; `pointsman clear` puts the static one back.
+#[test]
+fn stopped_and_cleared() {
+    let mut scene = Scene::new(Kind::Recent, "retry_interval_sec = 600\nretry_batch = 3");
+    scene.vendor_goes_bad();
+    scene.order_becomes("vendor-b,vendor-a");
+    scene.pointsman.stop();
+    assert_eq!(scene.variable("pm_route_intl"), "vendor-b,vendor-a");
+    assert_eq!(scene.variable("pm_conn_vendor-a"), "last");
+    let output = scene.pointsman.command(&["clear", "--config", "pointsman.toml"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(scene.variable("pm_route_intl"), "vendor-a,vendor-b");
+    assert_ne!(scene.variable("pm_conn_vendor-a"), "last");
+    assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned(), "vendor-b".to_owned()]));
+}
+
+/// A value that somebody else changes is put back, and reported.
+#[test]
+fn a_changed_variable_is_put_back() {
+    let first = Vendor::start("vendor-a", Behaviour::Good);
+    let asterisk = Asterisk::start(Kind::Recent, &[&first]);
+    let text = configuration(&[Node::of("pbx", &asterisk)], &["vendor-a"], "");
+    let pointsman = Pointsman::start(&(text + "[variables]\nreconcile_every_sec = 5\n"));
+    pointsman.is_in_step_with("pbx");
+    let mut manager = asterisk.manager();
+    manager.set_global("pm_route_intl", "somebody-else");
+    eventually("the value to be put back", SOON, || (manager.global("pm_route_intl") == "vendor-a").then_some(()));
+    pointsman.shows("the repair reported", SOON, |view| (node(view, "pbx").variables.repaired >= 1).then_some(()));
+}
