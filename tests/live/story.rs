@@ -6,32 +6,50 @@ use std::time::Duration;
 use pointsman::quality::machine::{Reason, State};
 
 use crate::lab::asterisk::{Asterisk, Kind};
-use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
+use crate::lab::freeswitch::FreeSwitch;
+use crate::lab::pbx::Pbx;
+use crate::lab::pointsman::{Pointsman, configuration, connection, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
 use crate::lab::{SOON, eventually};
 
 /// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
 const DURABLE: Duration = Duration::from_millis(100);
 
+/// Which PBX.
+#[derive(Clone, Copy, Debug)]
+enum Switch {
+    Asterisk(Kind),
+    FreeSwitch,
+}
+
+impl Switch {
+    fn start(self, vendors: &[&Vendor]) -> Box<dyn Pbx> {
+        match self {
+            Self::Asterisk(kind) => Box::new(Asterisk::start(kind, vendors)),
+            Self::FreeSwitch => Box::new(FreeSwitch::start(vendors)),
+        }
+    }
+}
+
 /// A switch, two vendors and the program over them.
 struct Scene {
     first: Vendor,
     second: Vendor,
-    asterisk: Asterisk,
+    pbx: Box<dyn Pbx>,
     pointsman: Pointsman,
     calls: u32,
 }
 
 impl Scene {
-    fn new(kind: Kind, quality: &str) -> Self {
+    fn new(kind: Switch, quality: &str) -> Self {
         let first = Vendor::start("vendor-a", Behaviour::Good);
         let second = Vendor::start("vendor-b", Behaviour::Good);
-        let asterisk = Asterisk::start(kind, &[&first, &second]);
+        let pbx = kind.start(&[&first, &second]);
         let quality = format!("monitor_asr = true\nasr_threshold_percent = 50\nstatistics_window = 4\n{quality}");
-        let text = configuration(&[Node::of("pbx", &asterisk)], &["vendor-a", "vendor-b"], &quality);
+        let text = configuration(&[pbx.node("pbx")], &["vendor-a", "vendor-b"], &quality);
         let pointsman = Pointsman::start(&text);
         pointsman.is_in_step_with("pbx");
-        let scene = Self { first, second, asterisk, pointsman, calls: 0 };
+        let scene = Self { first, second, pbx, pointsman, calls: 0 };
         scene.order_becomes("vendor-a,vendor-b");
         scene
     }
@@ -40,8 +58,8 @@ impl Scene {
     fn call(&mut self) -> (u16, Vec<String>) {
         self.calls += 1;
         let number = format!("00{:04}", self.calls);
-        let status = call(&self.asterisk, &format!("1{number}"), Caller::Talks(200));
-        let tried = self.asterisk.trunks_tried(&number);
+        let status = call(&*self.pbx, &self.pbx.hunted(&number), Caller::Talks(200));
+        let tried = self.pbx.tried(&number);
         // The vendors' own books say the same.
         for vendor in [&self.first, &self.second] {
             assert_eq!(vendor.got(&number), tried.contains(&vendor.name), "{} and call {number}", vendor.name);
@@ -51,13 +69,12 @@ impl Scene {
 
     /// Waits until the variable, read by a session of our own, is that.
     fn order_becomes(&self, order: &str) {
-        let mut manager = self.asterisk.manager();
-        let what = format!("pm_route_intl to become {order}");
-        eventually(&what, SOON, || (manager.global("pm_route_intl") == order).then_some(()));
+        let what = format!("the hunt order to become {order}");
+        eventually(&what, SOON, || (self.pbx.order("intl") == order).then_some(()));
     }
 
     fn variable(&self, name: &str) -> String {
-        self.asterisk.manager().global(name)
+        self.pbx.global(name)
     }
 
     /// Waits until the vendor is in that state.
@@ -83,8 +100,8 @@ impl Scene {
     }
 }
 
-fn lowered_and_recovered(kind: Kind) {
-    let mut scene = Scene::new(kind, "retry_interval_sec = 30\nretry_batch = 3");
+fn lowered_and_recovered(switch: Switch) {
+    let mut scene = Scene::new(switch, "retry_interval_sec = 30\nretry_batch = 3");
     scene.vendor_goes_bad();
 
     // Lowered: the very next call does not try it, unless everybody else fails.
@@ -104,7 +121,7 @@ fn lowered_and_recovered(kind: Kind) {
     let before = counted(&scene);
     std::thread::sleep(DURABLE);
     scene.pointsman.kill();
-    assert_eq!(scene.variable("pm_route_intl"), "vendor-b,vendor-a");
+    assert_eq!(scene.pbx.order("intl"), "vendor-b,vendor-a");
     assert_eq!(scene.call(), (200, vec!["vendor-b".to_owned()]));
     scene.pointsman.go();
     scene.pointsman.is_in_step_with("pbx");
@@ -120,8 +137,8 @@ fn lowered_and_recovered(kind: Kind) {
     assert!(after.generation >= before.generation);
 
     // The switch is restarted: what it forgot is written again.
-    scene.asterisk.stop();
-    scene.asterisk.boot();
+    scene.pbx.stop();
+    scene.pbx.boot();
     scene.order_becomes("vendor-b,vendor-a");
     scene.pointsman.is_in_step_with("pbx");
     assert_eq!(scene.variable("pm_conn_vendor-a"), "last");
@@ -162,21 +179,26 @@ fn lowered_and_recovered(kind: Kind) {
 
 #[test]
 fn lowered_and_recovered_on_a_recent_asterisk() {
-    lowered_and_recovered(Kind::Recent);
+    lowered_and_recovered(Switch::Asterisk(Kind::Recent));
 }
 
 #[test]
 fn lowered_and_recovered_on_asterisk_16() {
-    lowered_and_recovered(Kind::Old);
+    lowered_and_recovered(Switch::Asterisk(Kind::Old));
 }
 
 #[test]
 fn lowered_and_recovered_on_asterisk_16_with_chan_sip() {
-    lowered_and_recovered(Kind::OldChanSip);
+    lowered_and_recovered(Switch::Asterisk(Kind::OldChanSip));
 }
 
-fn blocked_and_recovered(kind: Kind) {
-    let mut scene = Scene::new(kind, "retry_interval_sec = 12\nretry_batch = 2\nbad_quality_action = \"block\"");
+#[test]
+fn lowered_and_recovered_on_freeswitch() {
+    lowered_and_recovered(Switch::FreeSwitch);
+}
+
+fn blocked_and_recovered(switch: Switch) {
+    let mut scene = Scene::new(switch, "retry_interval_sec = 12\nretry_batch = 2\nbad_quality_action = \"block\"");
     scene.vendor_goes_bad();
     scene.order_becomes("vendor-b");
     assert_eq!(scene.variable("pm_conn_vendor-a"), "blocked");
@@ -207,26 +229,31 @@ fn blocked_and_recovered(kind: Kind) {
 
 #[test]
 fn blocked_and_recovered_on_a_recent_asterisk() {
-    blocked_and_recovered(Kind::Recent);
+    blocked_and_recovered(Switch::Asterisk(Kind::Recent));
 }
 
 #[test]
 fn blocked_and_recovered_on_asterisk_16() {
-    blocked_and_recovered(Kind::Old);
+    blocked_and_recovered(Switch::Asterisk(Kind::Old));
+}
+
+#[test]
+fn blocked_and_recovered_on_freeswitch() {
+    blocked_and_recovered(Switch::FreeSwitch);
 }
 
 /// A stopped program leaves the last order; `pointsman clear` puts the static one back.
 #[test]
 fn stopped_and_cleared() {
-    let mut scene = Scene::new(Kind::Recent, "retry_interval_sec = 600\nretry_batch = 3");
+    let mut scene = Scene::new(Switch::Asterisk(Kind::Recent), "retry_interval_sec = 600\nretry_batch = 3");
     scene.vendor_goes_bad();
     scene.order_becomes("vendor-b,vendor-a");
     scene.pointsman.stop();
-    assert_eq!(scene.variable("pm_route_intl"), "vendor-b,vendor-a");
+    assert_eq!(scene.pbx.order("intl"), "vendor-b,vendor-a");
     assert_eq!(scene.variable("pm_conn_vendor-a"), "last");
     let output = scene.pointsman.command(&["clear", "--config", "pointsman.toml"]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(scene.variable("pm_route_intl"), "vendor-a,vendor-b");
+    assert_eq!(scene.pbx.order("intl"), "vendor-a,vendor-b");
     assert_ne!(scene.variable("pm_conn_vendor-a"), "last");
     assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned(), "vendor-b".to_owned()]));
 }
@@ -236,7 +263,7 @@ fn stopped_and_cleared() {
 fn a_changed_variable_is_put_back() {
     let first = Vendor::start("vendor-a", Behaviour::Good);
     let asterisk = Asterisk::start(Kind::Recent, &[&first]);
-    let text = configuration(&[Node::of("pbx", &asterisk)], &["vendor-a"], "");
+    let text = configuration(&[asterisk.node("pbx")], &["vendor-a"], "");
     let pointsman = Pointsman::start(&(text + "[variables]\nreconcile_every_sec = 5\n"));
     pointsman.is_in_step_with("pbx");
     let mut manager = asterisk.manager();

@@ -50,11 +50,12 @@ fn links_that_fail_say_why_and_disturb_nobody() {
     let nodes = [
         Node::of("well", &well),
         Node { password: "wrong".to_owned(), ..Node::of("refused", &well) },
-        Node::at("unreachable", ports::free()),
+        Node::at("unreachable", ports::kept()),
         Node::at("garbage", garbage_port),
         Node::at("mute", mute_port),
         Node::of("silent", &silent),
-    ];
+    ]
+    .map(|node| node.text());
     let quality = "monitor_asr = true\nasr_threshold_percent = 50\nstatistics_window = 2\nretry_batch = 2";
     let pointsman = Pointsman::start(&configuration(&nodes, &["vendor-a", "vendor-b"], quality));
     pointsman.is_in_step_with("well");

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::ami::Ami;
 use super::folder::Folder;
+use super::pbx::Pbx;
+use super::pointsman::Node;
 use super::process::Process;
 use super::sipp::Vendor;
 use super::{eventually, ports};
@@ -41,7 +43,7 @@ pub(crate) struct Asterisk {
     kind: Kind,
     folder: Folder,
     image: PathBuf,
-    pub(crate) sip_port: u16,
+    sip_port: u16,
     pub(crate) ami_port: u16,
     process: Option<Process>,
 }
@@ -54,7 +56,7 @@ impl Asterisk {
         assert!(image.join("usr/sbin/asterisk").exists(), "no {}: run scripts/live-setup first", image.display());
         let folder = Folder::new(kind.image());
         let mut asterisk =
-            Self { kind, folder, image, sip_port: ports::free(), ami_port: ports::free(), process: None };
+            Self { kind, folder, image, sip_port: ports::kept(), ami_port: ports::kept(), process: None };
         asterisk.write_configuration(vendors);
         asterisk.boot();
         asterisk
@@ -63,33 +65,6 @@ impl Asterisk {
     /// A session with every right.
     pub(crate) fn manager(&self) -> Ami {
         eventually("a manager session", super::SOON, || Ami::login(self.ami_port, "lab", "lab", "off"))
-    }
-
-    /// Stops it as `core stop now` does, and waits for its end.
-    pub(crate) fn stop(&mut self) {
-        let mut process = self.process.take().expect("it runs");
-        self.manager().command("core stop now");
-        process.wait(super::SOON);
-    }
-
-    /// Starts it again, with nothing of what it had in memory.
-    pub(crate) fn boot(&mut self) {
-        let script = format!(
-            "mount -t proc proc {image}/proc && mount --rbind /dev {image}/dev && mount --bind {folder} {image}/lab && \
-             mount --bind {folder}/hosts {image}/etc/hosts && \
-             exec chroot {image} /usr/sbin/asterisk -f -C /lab/etc/asterisk.conf",
-            image = self.image.display(),
-            folder = self.folder.path().display(),
-        );
-        // The mounts are seen by this process alone and vanish with it.
-        let args = ["--mount", "--propagation", "private", "bash", "-c", &script].map(str::to_owned);
-        let mut process = Process::start("unshare", &args, &self.folder.join("out"));
-        let mut session = eventually("Asterisk's manager interface", Duration::from_secs(90), || {
-            assert!(process.runs(), "Asterisk ended: {}", self.folder.read("out"));
-            Ami::login(self.ami_port, "lab", "lab", "system")
-        });
-        session.wait_for("FullyBooted").expect("Asterisk boots");
-        self.process = Some(process);
     }
 
     /// Stops it in its tracks: connections stay open, nothing is answered.
@@ -105,17 +80,6 @@ impl Asterisk {
     /// Lines of its log that contain `text`.
     pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
         self.folder.read("log/full").lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
-    }
-
-    /// The trunks over which the call to `number` went, in order, by its log.
-    pub(crate) fn trunks_tried(&self, number: &str) -> Vec<String> {
-        let trunk = |line: &str| {
-            let dialled = line.split_once(" Dial(")?.1.split_once("\", \"")?.1;
-            let target = dialled.split([',', '"']).next()?.split_once('/')?.1;
-            let (one, other) = target.split_once(['/', '@'])?;
-            Some(if one == number { other } else { one }.to_owned())
-        };
-        self.log_lines(number).iter().filter_map(|line| trunk(line)).collect()
     }
 
     fn write_configuration(&self, vendors: &[&Vendor]) {
@@ -163,6 +127,69 @@ impl Asterisk {
             .replace("\n;exten => s,1,Return(SIP/", "\nexten => s,1,Return(SIP/");
         assert_ne!(changed, text);
         changed
+    }
+}
+
+impl Pbx for Asterisk {
+    fn node(&self, id: &str) -> String {
+        Node::of(id, self).text()
+    }
+
+    fn sip_port(&self) -> u16 {
+        self.sip_port
+    }
+
+    fn hunted(&self, number: &str) -> String {
+        format!("1{number}")
+    }
+
+    fn order(&self, map: &str) -> String {
+        self.global(&format!("pm_route_{map}"))
+    }
+
+    fn set_order(&self, map: &str, names: &[&str]) {
+        let mut manager = self.manager();
+        manager.set_global(&format!("pm_route_{map}_count"), &names.len().to_string());
+        manager.set_global(&format!("pm_route_{map}"), &names.join(","));
+    }
+
+    fn global(&self, name: &str) -> String {
+        self.manager().global(name)
+    }
+
+    fn tried(&self, number: &str) -> Vec<String> {
+        let trunk = |line: &str| {
+            let dialled = line.split_once(" Dial(")?.1.split_once("\", \"")?.1;
+            let target = dialled.split([',', '"']).next()?.split_once('/')?.1;
+            let (one, other) = target.split_once(['/', '@'])?;
+            Some(if one == number { other } else { one }.to_owned())
+        };
+        self.log_lines(number).iter().filter_map(|line| trunk(line)).collect()
+    }
+
+    fn stop(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        self.manager().command("core stop now");
+        process.wait(super::SOON);
+    }
+
+    fn boot(&mut self) {
+        let script = format!(
+            "mount -t proc proc {image}/proc && mount --rbind /dev {image}/dev && mount --bind {folder} {image}/lab && \
+             mount --bind {folder}/hosts {image}/etc/hosts && \
+             exec chroot {image} /usr/sbin/asterisk -f -C /lab/etc/asterisk.conf",
+            image = self.image.display(),
+            folder = self.folder.path().display(),
+        );
+        // The mounts are seen by this process alone and vanish with it.
+        let args = ["--mount", "--propagation", "private", "bash", "-c", &script].map(str::to_owned);
+        let mut process = Process::start("unshare", &args, &self.folder.join("out"));
+        let mut session = eventually("Asterisk's manager interface", Duration::from_secs(90), || {
+            assert!(process.runs(), "Asterisk ended: {}", self.folder.read("out"));
+            Ami::login(self.ami_port, "lab", "lab", "system")
+        });
+        session.wait_for("FullyBooted").expect("Asterisk boots");
+        self.process = Some(process);
     }
 }
 

@@ -3,6 +3,8 @@
 pub(crate) mod ami;
 pub(crate) mod asterisk;
 pub(crate) mod folder;
+pub(crate) mod freeswitch;
+pub(crate) mod pbx;
 pub(crate) mod pointsman;
 pub(crate) mod ports;
 pub(crate) mod process;

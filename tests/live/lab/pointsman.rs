@@ -31,15 +31,20 @@ impl Node {
     }
 }
 
-/// A configuration: these nodes, the connections as one route map "intl" in that order, all judged alike.
-pub(crate) fn configuration(nodes: &[Node], connections: &[&str], quality: &str) -> String {
-    let mut text = format!("[quality]\n{quality}\n");
-    for Node { id, port, password } in nodes {
-        text += &format!(
+impl Node {
+    /// Its lines in a configuration.
+    pub(crate) fn text(&self) -> String {
+        let Self { id, port, password } = self;
+        format!(
             "[[nodes]]\nid = \"{id}\"\nkind = \"asterisk\"\naddress = \"127.0.0.1:{port}\"\nusername = \"pointsman\"\n\
              password = \"{password}\"\n"
-        );
+        )
     }
+}
+
+/// A configuration: these nodes, the connections as one route map "intl" in that order, all judged alike.
+pub(crate) fn configuration(nodes: &[String], connections: &[&str], quality: &str) -> String {
+    let mut text = format!("[quality]\n{quality}\n{}", nodes.concat());
     for connection in connections {
         text += &format!("[[connections]]\nid = \"{connection}\"\n");
     }

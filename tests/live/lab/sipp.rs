@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::asterisk::Asterisk;
 use super::folder::Folder;
+use super::pbx::Pbx;
 use super::process::Process;
 use super::{SOON, eventually, ports};
 
@@ -41,7 +41,7 @@ pub(crate) struct Vendor {
 
 impl Vendor {
     pub(crate) fn start(name: &str, behaviour: Behaviour) -> Self {
-        let mut vendor = Self { name: name.to_owned(), port: ports::free(), folder: Folder::new(name), process: None };
+        let mut vendor = Self { name: name.to_owned(), port: ports::kept(), folder: Folder::new(name), process: None };
         vendor.turn(behaviour);
         vendor
     }
@@ -123,28 +123,28 @@ impl Calls {
 }
 
 /// Places `count` calls to `number` (as the dialplan sees it), `rate` a second.
-pub(crate) fn place(asterisk: &Asterisk, number: &str, caller: Caller, count: u32, rate: u32) -> Calls {
+pub(crate) fn place(pbx: &dyn Pbx, number: &str, caller: Caller, count: u32, rate: u32) -> Calls {
     let folder = Folder::new("caller");
     folder.write("scenario.xml", &caller_scenario(caller));
     let count = count.to_string();
     let rate = rate.to_string();
-    let pbx = format!("127.0.0.1:{}", asterisk.sip_port);
+    let address = format!("127.0.0.1:{}", pbx.sip_port());
     let args = [
-        common_args(ports::free()),
+        common_args(ports::passing()),
         ["-trace_logs", "-log_file", "log", "-trace_err", "-error_file", "errors"].map(str::to_owned).into(),
-        ["-s", number, "-m", &count, "-r", &rate, "-l", "2000", &pbx].map(str::to_owned).into(),
+        ["-s", number, "-m", &count, "-r", &rate, "-l", "2000", &address].map(str::to_owned).into(),
     ];
     let process = Process::start("sipp", &args.concat(), &folder.join("out"));
     Calls { folder, process, what: format!("a call to {number} ({caller:?})") }
 }
 
 /// Places one call and waits for its end; gives the final status.
-pub(crate) fn call(asterisk: &Asterisk, number: &str, caller: Caller) -> u16 {
-    place(asterisk, number, caller, 1, 10).finals(Duration::from_secs(60))[0]
+pub(crate) fn call(pbx: &dyn Pbx, number: &str, caller: Caller) -> u16 {
+    place(pbx, number, caller, 1, 10).finals(Duration::from_secs(60))[0]
 }
 
 fn common_args(port: u16) -> Vec<String> {
-    let (port, media) = (port.to_string(), ports::free().to_string());
+    let (port, media) = (port.to_string(), ports::passing().to_string());
     ["-sf", "scenario.xml", "-i", "127.0.0.1", "-p", &port, "-mp", &media, "-nostdin"].map(str::to_owned).into()
 }
 
@@ -161,9 +161,9 @@ a=rtpmap:0 PCMU/8000
 ";
 
 /// The final answers that a caller understands.
-const REFUSALS: [u16; 26] = [
+const REFUSALS: [u16; 27] = [
     400, 401, 403, 404, 405, 406, 408, 410, 415, 416, 420, 480, 481, 482, 483, 484, 485, 486, 487, 488, 500, 502, 503,
-    504, 600, 603,
+    504, 600, 603, 604,
 ];
 
 fn scenario(steps: &str) -> String {
