@@ -15,8 +15,8 @@ pub(super) const MAX_CHANGES: usize = 10_000;
 /// Most minutes of sums that wait, over all owners: a day for 40 owners, about 15 MB.
 pub(super) const MAX_MINUTES: usize = 60_000;
 
-/// Most legs that wait: more than a node can carry, about 20 MB.
-pub(super) const MAX_LEGS: usize = 100_000;
+/// Most legs that wait: more than a few full nodes carry, about 10 MB.
+pub(super) const MAX_LEGS: usize = 50_000;
 
 /// A leg's name: unique on its node only.
 pub(super) type LegKey = (NodeId, LegId);
@@ -165,9 +165,10 @@ impl Backlog {
     /// What was taken is in the file.
     pub(super) fn written(&mut self, taken: &Pending) {
         self.writing = 0;
-        for (key, row) in &taken.legs {
-            if row.is_none() {
-                self.on_disk.remove(key);
+        for (key, _) in taken.legs.iter().filter(|(_, row)| row.is_none()) {
+            self.on_disk.remove(key);
+            if self.pending.legs.get(key).is_some_and(Option::is_none) {
+                self.pending.legs.remove(key);
             }
         }
     }
@@ -201,5 +202,221 @@ impl Backlog {
 
     pub(super) fn handed(&self) -> u64 {
         self.handed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::ConnectionId;
+    use crate::quality::machine::{Change, Reason, State};
+    use crate::quality::settings::Settings;
+    use crate::quality::window::{Epoch, Figures};
+
+    fn key(n: u8) -> QualityKey {
+        QualityKey::connection(ConnectionId::new(&format!("vendor-{n}")).unwrap())
+    }
+
+    fn saved(n: u64) -> Box<Saved> {
+        Box::new(Saved {
+            settings: Settings::default(),
+            state: State::Good,
+            since: Timestamp::from_micros(0),
+            epochs: vec![(Epoch(n), Timestamp::from_micros(0))],
+            measured_from: Epoch(n),
+            window: Vec::new(),
+            batch: Vec::new(),
+            interval_from: Timestamp::from_micros(0),
+            bad_in_row: 0,
+        })
+    }
+
+    fn change(n: u64) -> StoreOp {
+        let change = Change {
+            at: Timestamp::from_micros(0),
+            from: State::Good,
+            to: State::Bad,
+            reason: Reason::Asr,
+            epoch: Epoch(n),
+            figures: Figures::default(),
+        };
+        StoreOp::Changed(Box::new(ChangeRow { key: key(0), change, words: "".into(), who: "".into() }))
+    }
+
+    fn node() -> NodeId {
+        NodeId::new("pbx").unwrap()
+    }
+
+    fn leg(n: u8, epoch: u64) -> Box<LegRow> {
+        Box::new(LegRow {
+            node: node(),
+            leg: LegId::new(&n.to_string()),
+            trunk: "t".into(),
+            map: None,
+            number: None,
+            placed_at: Timestamp::from_micros(0),
+            ringing_at: None,
+            answered_at: None,
+            epoch: Some(Epoch(epoch)),
+        })
+    }
+
+    fn gone(n: u8) -> StoreOp {
+        StoreOp::LegGone(node(), LegId::new(&n.to_string()))
+    }
+
+    fn count(minute: u8, calls: u64) -> StoreOp {
+        let tally = Tally { calls, max_active: calls, ..Tally::default() };
+        StoreOp::Count { at: Timestamp::from_secs(i64::from(minute) * 60), whose: Whose::Node(node()), tally }
+    }
+
+    /// A file in the simplest form: what it holds after some operations, or after a backlog was written to it.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Model {
+        quality: HashMap<QualityKey, Box<Saved>>,
+        changes: Vec<ChangeRow>,
+        legs: HashMap<LegKey, Box<LegRow>>,
+        minutes: BTreeMap<(i64, Whose), Tally>,
+        generation: u64,
+    }
+
+    impl Model {
+        fn perform(&mut self, op: StoreOp) {
+            match op {
+                StoreOp::Quality(key, saved) => drop(self.quality.insert(key, saved)),
+                StoreOp::Changed(row) => self.changes.push(*row),
+                StoreOp::LegUp(row) => drop(self.legs.insert((row.node.clone(), row.leg.clone()), row)),
+                StoreOp::LegGone(node, leg) => drop(self.legs.remove(&(node, leg))),
+                StoreOp::Count { at, whose, tally } => {
+                    self.minutes.entry((minute(at), whose)).or_default().add(&tally);
+                }
+                StoreOp::Generation(generation) => self.generation = self.generation.max(generation),
+            }
+        }
+
+        fn write(&mut self, pending: &Pending) {
+            self.quality.extend(pending.quality.clone());
+            self.changes.extend(pending.changes.iter().cloned());
+            for (key, row) in &pending.legs {
+                match row {
+                    Some(row) => drop(self.legs.insert(key.clone(), row.clone())),
+                    None => assert!(self.legs.remove(key).is_some(), "a leg is deleted that was never written"),
+                }
+            }
+            for (key, tally) in &pending.minutes {
+                self.minutes.entry(key.clone()).or_default().add(tally);
+            }
+            self.generation = self.generation.max(pending.generation.unwrap_or(0));
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Hand(StoreOp),
+        /// What the writer took before is in the file, or is not; then it takes what waits.
+        Write {
+            succeeded: bool,
+        },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let op = prop_oneof![
+            (0..3u8, 0..9u64).prop_map(|(n, epoch)| StoreOp::Quality(key(n), saved(epoch))),
+            (0..9u64).prop_map(change),
+            (0..4u8, 0..9u64).prop_map(|(n, epoch)| StoreOp::LegUp(leg(n, epoch))),
+            (0..4u8).prop_map(gone),
+            (0..3u8, 0..9u64).prop_map(|(minute, calls)| count(minute, calls)),
+            (0..9u64).prop_map(StoreOp::Generation),
+        ];
+        let step = prop_oneof![
+            4 => op.prop_map(Step::Hand),
+            1 => any::<bool>().prop_map(|succeeded| Step::Write { succeeded }),
+        ];
+        proptest::collection::vec(step, 0..80)
+    }
+
+    fn end(backlog: &mut Backlog, file: &mut Model, taken: Pending, succeeded: bool) {
+        if succeeded {
+            file.write(&taken);
+            backlog.written(&taken);
+        } else {
+            backlog.put_back(taken, file.legs.keys().cloned());
+        }
+    }
+
+    proptest! {
+        /// Whatever is handed over while whatever writes fail: once a write succeeds, the file holds what it would hold
+        /// had each operation been performed as it came.
+        #[test]
+        fn failing_writes_lose_and_double_nothing(steps in steps()) {
+            let (mut backlog, mut file, mut model) = (Backlog::default(), Model::default(), Model::default());
+            let mut taken = backlog.take();
+            for step in steps {
+                match step {
+                    Step::Hand(op) => {
+                        model.perform(op.clone());
+                        backlog.push(op);
+                    }
+                    Step::Write { succeeded } => {
+                        end(&mut backlog, &mut file, taken, succeeded);
+                        taken = backlog.take();
+                    }
+                }
+            }
+            end(&mut backlog, &mut file, taken, false);
+            let rest = backlog.take();
+            end(&mut backlog, &mut file, rest, true);
+            prop_assert_eq!(file, model);
+            prop_assert_eq!((backlog.rows(), backlog.dropped()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_call_that_comes_and_goes_between_two_writes_costs_none() {
+        let mut backlog = Backlog::default();
+        backlog.push(StoreOp::LegUp(leg(1, 1)));
+        backlog.push(gone(1));
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn an_outage_costs_the_oldest_history_and_no_state() {
+        let mut backlog = Backlog::default();
+        let changes = MAX_CHANGES as u64 + 3;
+        for n in 0..changes {
+            backlog.push(change(n));
+            backlog.push(StoreOp::Quality(key(0), saved(n)));
+            backlog.push(count(0, 1));
+        }
+        assert_eq!((backlog.rows(), backlog.dropped()), (MAX_CHANGES + 2, 3));
+        let taken = backlog.take();
+        assert_eq!(taken.changes[0].change.epoch, Epoch(3));
+        assert_eq!(taken.quality[&key(0)].measured_from, Epoch(changes - 1));
+        assert_eq!(taken.minutes.values().map(|tally| tally.calls).sum::<u64>(), changes);
+        // What comes while a full backlog is being written makes its oldest rows go if that fails.
+        backlog.push(change(changes));
+        backlog.put_back(taken, []);
+        assert_eq!((backlog.rows(), backlog.dropped()), (MAX_CHANGES + 2, 4));
+    }
+
+    #[test]
+    fn legs_beyond_the_bound_are_not_kept() {
+        let mut backlog = Backlog::default();
+        for n in 0..=MAX_LEGS {
+            let row = LegRow { leg: LegId::new(&n.to_string()), ..*leg(0, 0) };
+            backlog.push(StoreOp::LegUp(Box::new(row)));
+        }
+        assert_eq!((backlog.rows(), backlog.dropped()), (MAX_LEGS, 1));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_writer_that_has_ended() {
+        let mut backlog = Backlog::default();
+        backlog.push(change(1));
+        backlog.close();
+        backlog.push(change(2));
+        assert_eq!((backlog.rows(), backlog.dropped()), (0, 2));
     }
 }

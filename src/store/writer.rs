@@ -433,3 +433,73 @@ async fn fold_once(path: &Path) -> Result<i64, sqlx::Error> {
     conn.close().await?;
     Ok(left)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::op::{Tally, Whose};
+    use super::*;
+    use crate::ids::NodeId;
+
+    async fn task(dir: &Path) -> (Task, Writer) {
+        let storage = Storage { path: dir.join("pointsman.db"), keep: Duration::from_secs(3600) };
+        let (store, _) = Store::open(&storage).await.unwrap();
+        let writer = Writer::new(Backlog::default(), StorageView::default());
+        let task = Task::new(storage.path, storage.keep, Clock::system(), &Tasks::new(), &writer);
+        (Task { file: Some(store.file), ..task }, writer)
+    }
+
+    fn fill(writer: &Writer, clock: Clock, minutes: u64) {
+        for minute in 0..minutes {
+            let at = clock.now().after(Duration::from_secs(60 * minute));
+            let whose = Whose::Node(NodeId::new("pbx-01").unwrap());
+            writer.write(StoreOp::Count { at, whose, tally: Tally::active(1) });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_named_and_nothing_is_lost_by_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut task, writer) = task(dir.path()).await;
+        // The database may not grow: to SQLite that is a full disk.
+        let conn = &mut task.file.as_mut().unwrap().conn;
+        sqlx::query("PRAGMA max_page_count = 1").execute(conn).await.unwrap();
+        fill(&writer, task.clock, 5_000);
+        let error = task.work().await.unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert_eq!(writer.shared.backlog().rows(), 5_000);
+        assert!(task.file.is_none(), "everything is looked at anew after a failure");
+
+        // There is room again (the limit went with the connection).
+        task.work().await.unwrap();
+        assert_eq!(writer.shared.backlog().rows(), 0);
+        assert_eq!(writer.shared.backlog().dropped(), 0);
+        let conn = &mut task.file.as_mut().unwrap().conn;
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM minute").fetch_one(conn).await.unwrap();
+        assert_eq!(stored, 5_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_is_reported_while_it_hangs() {
+        let writer = Writer::new(Backlog::default(), StorageView { healthy: true, ..StorageView::default() });
+        let mut health = writer.health();
+        let hanging = watched(&writer.shared, sleep(HANGING * 2 + Duration::from_millis(1)));
+        let seen = async {
+            let seen = health.wait_for(|seen| !seen.healthy).await.unwrap().problem.clone();
+            assert_eq!(seen, "the disk has not answered for 2 s");
+        };
+        tokio::join!(hanging, seen);
+        assert_eq!(writer.health().borrow().problem, "the disk has not answered for 4 s");
+    }
+
+    #[tokio::test]
+    async fn the_log_is_folded_into_the_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut task, writer) = task(dir.path()).await;
+        fill(&writer, task.clock, 500);
+        task.work().await.unwrap();
+        let size = || std::fs::metadata(&task.path).unwrap().len();
+        let before = size();
+        assert_eq!(fold_once(&task.path).await.unwrap(), 0);
+        assert!(size() > before);
+    }
+}
