@@ -20,6 +20,9 @@ use crate::engine::view::View;
 pub use client::{request, request_blocking};
 pub use server::serve;
 
+/// Longest path of the socket: 107 bytes fit into an address, and it is made under a name that is 4 bytes longer.
+pub const MAX_PATH: usize = 103;
+
 /// Longest request line. A request is a few words; this leaves room for reasons that an operator writes.
 pub const MAX_REQUEST: usize = 16 * 1024;
 
@@ -76,7 +79,7 @@ pub enum ControlError {
     #[error("{} exists and is not a socket; nothing was removed: move it away or choose another control_socket", .0.display())]
     NotASocket(PathBuf),
     /// The path does not fit into a socket address.
-    #[error("the path {} is too long for a Unix socket (at most 100 bytes): choose a shorter control_socket", .0.display())]
+    #[error("the path {} is too long for a Unix socket (at most {MAX_PATH} bytes): choose a shorter control_socket", .0.display())]
     PathTooLong(PathBuf),
     /// Serving: the directory or the socket could not be made.
     #[error("cannot make the control socket {}: {source}", path.display())]

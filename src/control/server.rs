@@ -13,13 +13,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-use super::{ControlError, MAX_CLIENTS, MAX_REQUEST, PATIENCE, Reply, Request, Response};
+use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, Request, Response};
 use crate::engine::view::View;
 use crate::tasks::Tasks;
 
-/// Longest path that fits into a socket address on every system (108 bytes on Linux, 104 on others), with room for
-/// the name under which the socket is made.
-const MAX_PATH: usize = 100;
+/// What follows the name of the socket while it is being made.
+const NEW: &str = ".new";
 
 /// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -102,7 +101,7 @@ fn refuse_to_replace(path: &Path) -> Result<(), ControlError> {
 /// Binds under another name, takes the permissions away from everybody else, and only then gives the socket its name:
 /// nobody can connect in between, and a stale socket is replaced in one step.
 fn bind_privately(path: &Path) -> io::Result<(UnixListener, u64)> {
-    let temporary = beside(path, ".new");
+    let temporary = beside(path, NEW);
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -9,12 +9,10 @@ use crate::config::model::{Log, Storage, Variables};
 use crate::config::raw;
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
+use crate::control::MAX_PATH as MAX_SOCKET_PATH;
 
 /// What the names of variables start with.
 pub(super) const DEFAULT_PREFIX: &str = "pm_";
-
-/// Longest path of a Unix socket (sockaddr_un, its final NUL excluded).
-const MAX_SOCKET_PATH: usize = 107;
 
 const DAY: u64 = 24 * 3600;
 
