@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn last_line(file: &str, problems: &Problems, summary: Option<&Summary>) -> String {
     let errors = problems.errors();
-    let warnings = problems.len() - errors;
+    let warnings = problems.warnings();
     let and_warnings = if warnings == 0 { String::new() } else { format!(" and {}", count(warnings, "warning")) };
     match summary {
         Some(summary) if warnings == 0 => format!("{file} is good: {summary}\n"),

@@ -134,7 +134,7 @@ fn report(
 
 fn syntax_problems(reporter: &Reporter<'_>, text: &str, errors: &[locate::SyntaxError]) -> Problems {
     let problems = errors.iter().map(|error| reporter.at(&error.at, &error.message, error.before.as_ref()));
-    reporter.with(problems.collect(), &secret::likely_spans(text))
+    reporter.with(problems.collect(), &secret::likely_spans(text, &schema::homes()))
 }
 
 /// The values of a file; `None` where it holds something else than a table.

@@ -49,7 +49,8 @@ impl FromStr for Filter {
             let bad = || BadFilter(part.chars().take(80).collect());
             // A word alone is a level here: taken for a module, "inof" would silently turn the log off.
             let (module, level) = part.split_once('=').map_or((None, part), |(module, level)| (Some(module), level));
-            let level = LevelFilter::from_str(level.trim()).map_err(|_| bad())?;
+            let level = Some(level.trim()).filter(|level| !level.is_empty()).ok_or_else(bad)?;
+            let level = LevelFilter::from_str(level).map_err(|_| bad())?;
             targets = match module.map(str::trim) {
                 None => targets.with_default(level),
                 Some("") => return Err(bad()),

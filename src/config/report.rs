@@ -13,7 +13,11 @@ use super::locate::Span;
 use super::secret;
 use super::tree::{Place, PlaceId};
 
-/// Most problems that are shown for people; a file that is not a configuration at all would have thousands.
+/// Most problems that are kept, errors before warnings: a file that is not a configuration at all has as many as it has
+/// lines, and each takes a walk over its line.
+const MAX_KEPT: usize = 500;
+
+/// Most problems that are shown for people.
 const MAX_SHOWN: usize = 100;
 
 /// How bad a problem is.
@@ -58,8 +62,9 @@ pub struct Problem {
     /// Other places that it has to do with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Related>,
-    #[serde(skip)]
-    label: String,
+    /// What to say at the place itself, e.g. what is expected there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
 }
 
 /// Another place that a problem has to do with.
@@ -79,19 +84,21 @@ pub struct Related {
 
 /// All that is wrong with a configuration, in the order of the file. Values of secrets are masked wherever lines of
 /// the file are shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Problems {
     file: PathBuf,
     /// The text, secrets masked.
     shown: Arc<str>,
     list: Vec<Problem>,
+    /// How many are not in the list, because there are too many.
+    omitted: usize,
 }
 
 impl Problems {
     /// The file cannot be read at all.
     #[must_use]
     pub fn unreadable(path: &Path, why: impl fmt::Display) -> Self {
-        let mut problems = Self { file: path.to_owned(), shown: Arc::default(), list: Vec::new() };
+        let mut problems = Self { file: path.to_owned(), shown: Arc::default(), list: Vec::new(), omitted: 0 };
         problems.list.push(Problem::new(Severity::Error, &why.to_string()));
         problems
     }
@@ -101,10 +108,10 @@ impl Problems {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// How many there are; those that are too many to be listed included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.list.len() + self.omitted
     }
 
     /// Whether there is none.
@@ -113,10 +120,16 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// How many are errors.
+    /// How many of the listed ones are errors.
     #[must_use]
     pub fn errors(&self) -> usize {
         self.list.iter().filter(|problem| problem.severity == Severity::Error).count()
+    }
+
+    /// How many of the listed ones are warnings.
+    #[must_use]
+    pub fn warnings(&self) -> usize {
+        self.list.len() - self.errors()
     }
 
     /// The file.
@@ -134,7 +147,7 @@ impl Problems {
             text.push_str(&renderer.render(&[self.group(problem)]));
             text.push_str("\n\n");
         }
-        if let Some(more) = self.list.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        if let Some(more) = self.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
             text.push_str(&format!("... and {more} more\n\n"));
         }
         text
@@ -183,6 +196,13 @@ impl Problems {
         };
         let snippet = Snippet::source(&self.shown[from..to]).line_start(first.line);
         Some(snippet.annotations(marks().enumerate().map(mark)))
+    }
+}
+
+impl fmt::Debug for Problems {
+    /// Without the text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Problems").field("file", &self.file).field("list", &self.list).finish_non_exhaustive()
     }
 }
 
@@ -310,11 +330,13 @@ pub(super) struct Reporter<'a> {
 
 impl Reporter<'_> {
     /// The problems, in the order of the file.
-    pub(super) fn problems(&self, drafts: Vec<Draft>, secrets: &[Span]) -> Problems {
+    pub(super) fn problems(&self, mut drafts: Vec<Draft>, secrets: &[Span]) -> Problems {
+        drafts.sort_by_key(|draft| !draft.is_error());
+        let omitted = drafts.len().saturating_sub(MAX_KEPT);
+        drafts.truncate(MAX_KEPT);
         let mut list: Vec<_> = drafts.into_iter().map(|draft| self.problem(draft)).collect();
-        let start = |problem: &Problem| problem.position.as_ref().map_or(0, |position| position.span.start);
-        list.sort_by_key(start);
-        Problems { file: self.file.to_owned(), shown: secret::mask(self.text, secrets).into(), list }
+        list.sort_by_key(|problem| problem.position.as_ref().map_or(0, |position| position.span.start));
+        Problems { omitted, ..self.with(list, secrets) }
     }
 
     fn problem(&self, draft: Draft) -> Problem {
@@ -368,7 +390,7 @@ impl Reporter<'_> {
 
     /// Problems that are made already.
     pub(super) fn with(&self, list: Vec<Problem>, secrets: &[Span]) -> Problems {
-        Problems { file: self.file.to_owned(), shown: secret::mask(self.text, secrets).into(), list }
+        Problems { file: self.file.to_owned(), shown: secret::mask(self.text, secrets).into(), list, omitted: 0 }
     }
 }
 

@@ -142,4 +142,53 @@ mod tests {
         assert_eq!(tables, expected);
         assert!(homes["nodes"].contains(&"password_file"));
     }
+
+    fn read(file: &str) -> String {
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect(file)
+    }
+
+    #[test]
+    fn the_full_sample_shows_every_key() {
+        let sample = read("config/pointsman.toml");
+        for (table, keys) in homes() {
+            for key in keys {
+                let shown = [format!("{key} ="), format!("[{key}]"), format!(".{key}]")];
+                assert!(shown.iter().any(|shown| sample.contains(shown)), "{table}.{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_key() {
+        let documentation = read("docs/configuration.md");
+        for (table, keys) in homes() {
+            for key in keys {
+                assert!(
+                    documentation.contains(&format!("`{key}`")) || documentation.contains(&format!("{key} =")),
+                    "{table}.{key}"
+                );
+            }
+        }
+    }
+
+    /// The first column of every table under a heading that is the name of a table of the configuration.
+    #[test]
+    fn the_documentation_names_no_other_key() {
+        let homes = homes();
+        let mut home = None;
+        for line in read("docs/configuration.md").lines() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                let name = heading.split('`').nth(1).unwrap_or(if heading == "At the top" { "" } else { "-" });
+                home = homes.get(name).map(|keys| (name.to_owned(), *keys));
+            } else if line == "`entries`:" {
+                home = Some(("route_maps.entries".to_owned(), homes["route_maps.entries"]));
+            }
+            let Some((table, keys)) = &home else { continue };
+            let first = line.strip_prefix("| `").and_then(|row| row.split(" | ").next());
+            for key in first.into_iter().flat_map(|cell| cell.split(", ")).map(|key| key.trim_matches('`')) {
+                let outcome = table.ends_with("causes");
+                assert!(outcome || keys.contains(&key), "{table}.{key}");
+            }
+        }
+    }
 }

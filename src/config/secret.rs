@@ -1,7 +1,7 @@
 //! Secrets stay out of everything that is shown.
 
 use super::locate::{Inside, Span, Spot};
-use super::suggest;
+use super::suggest::{self, Homes};
 
 /// Where values stand that must not be shown: those of keys that are, or look like a misspelt, `password`.
 pub(super) fn spans(root: &Spot) -> Vec<Span> {
@@ -52,24 +52,44 @@ fn stand_in(c: char) -> char {
     }
 }
 
-/// Where secrets may stand in a text that cannot be parsed: what follows a key that looks like one, to the end of its
-/// line.
-pub(super) fn likely_spans(text: &str) -> Vec<Span> {
+/// Where secrets may stand in a text that cannot be parsed: everything but the values of keys that are known and no
+/// secrets. What a broken line means nobody can tell, so what is not known is not shown.
+pub(super) fn likely_spans(text: &str, homes: &Homes) -> Vec<Span> {
+    let known = |word: &str| !is_secret(word) && homes.values().any(|keys| keys.contains(&word));
     let mut spans = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         let end = start + line.trim_end().len();
-        for (at, _) in line.match_indices(['=', ':']) {
-            let before = line[..at].trim_end().trim_end_matches(['"', '\'']);
-            let word = before.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(before, |at| &before[at..]);
-            if is_secret(word.trim_start_matches(|c: char| !c.is_alphanumeric())) && start + at + 1 < end {
-                spans.push(start + at + 1..end);
-                break;
-            }
+        if let Some(hidden) = hidden_from(line, known).filter(|hidden| start + hidden < end) {
+            spans.push(start + hidden..end);
         }
         start += line.len();
     }
     spans
+}
+
+/// From which byte on a line may hold a secret.
+fn hidden_from(line: &str, known: impl Fn(&str) -> bool) -> Option<usize> {
+    let indent = line.len() - line.trim_start().len();
+    let mut separators = line.match_indices(['=', ':']).map(|(at, _)| at).peekable();
+    let Some(first) = separators.peek() else {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        return (!words.all(known)).then_some(indent);
+    };
+    let key = last_word(&line[..*first]);
+    let before = line[..*first].trim_end().trim_end_matches(['"', '\'']).strip_suffix(key).unwrap_or_default();
+    if before.contains(|c: char| !c.is_whitespace() && !"{[,-#\"'".contains(c)) && !is_secret(key) {
+        return Some(indent);
+    }
+    let at = separators.find(|at| !known(last_word(&line[..*at])))? + 1;
+    Some(line.len() - line[at..].trim_start().len())
+}
+
+/// The word at the end of a text, quotes and blanks around it left out.
+fn last_word(text: &str) -> &str {
+    let text = text.trim_end().trim_end_matches(['"', '\'']);
+    let start = text.char_indices().rev().take_while(|(_, c)| c.is_alphanumeric() || *c == '_').last();
+    start.map_or("", |(at, _)| &text[at..])
 }
 
 #[cfg(test)]
@@ -79,7 +99,7 @@ mod tests {
     #[test]
     fn a_masked_text_has_the_same_shape() {
         let text = "password = \"p\u{e4}\u{20ac}\u{1d11e}s\" # x\n";
-        let shown = mask(text, &likely_spans(text));
+        let shown = mask(text, &likely_spans(text, &Homes::new()));
         assert_eq!(shown.len(), text.len());
         assert_eq!(shown.chars().count(), text.chars().count());
         assert!(!shown.contains("p\u{e4}"), "{shown}");
@@ -96,10 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_is_masked_after_the_key() {
-        let text = "{\"id\": \"a\", \"password\": \"hunter2}\nid: x\n  pasword: hunter3\n";
-        let shown = mask(text, &likely_spans(text));
-        assert!(!shown.contains("hunter"), "{shown}");
-        assert!(shown.contains("\"id\": \"a\", \"password\":"), "{shown}");
+    fn of_a_broken_text_only_what_is_known_is_shown() {
+        let homes = Homes::from([(String::new(), ["id", "password"].as_slice())]);
+        let text = "{\"id\": \"a\", \"password\": \"one}\nid: x\n pas\"sword: two\nid = 'x' password = 'id = three'\n[id\n} four\n";
+        let shown = mask(text, &likely_spans(text, &homes));
+        let expected = "{\"id\": \"a\", \"password\": \"****\nid: x\n ***\"**********\nid = 'x' password = '**********'\n[id\n******\n";
+        assert_eq!(shown, expected);
     }
 }

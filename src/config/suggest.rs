@@ -38,7 +38,8 @@ pub(super) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 pub(super) fn unknown_key(key: &str, known: &[&str], homes: &Homes) -> Option<String> {
     let synonym =
         || SYNONYMS.iter().find(|(word, meant)| *word == key && known.contains(meant)).map(|(_, meant)| *meant);
-    if let Some(meant) = synonym().or_else(|| closest(key, known.iter().copied())) {
+    let beginning = || known.iter().copied().find(|known| key.len() >= 3 && known.starts_with(key));
+    if let Some(meant) = synonym().or_else(|| closest(key, known.iter().copied())).or_else(beginning) {
         return Some(format!("did you mean `{meant}`?"));
     }
     let home = homes.iter().filter(|(_, keys)| keys.contains(&key)).map(|(path, _)| path.as_str());

@@ -5,6 +5,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Inside, MAX_DEPTH, Spot, SyntaxError};
 
+/// Most syntax errors that are reported.
+const MAX_ERRORS: usize = 20;
+
 pub(super) fn locate(text: &str) -> Result<Spot, Vec<SyntaxError>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut errors: Vec<_> = errors.iter().map(|error| syntax_error(text, error)).collect();
@@ -16,8 +19,19 @@ pub(super) fn locate(text: &str) -> Result<Spot, Vec<SyntaxError>> {
     }
     // One mistake makes the parser stumble several times; the first of a line is the telling one.
     errors.sort_by_key(|error| error.at.start);
-    errors.dedup_by_key(|error| text[..error.at.start].matches('\n').count());
-    Err(errors)
+    let mut first: Vec<SyntaxError> = Vec::new();
+    let mut next_line = 0;
+    for error in errors {
+        let start = error.at.start;
+        if first.is_empty() || start >= next_line {
+            next_line = start + text[start..].find('\n').map_or(usize::MAX / 2, |end| end + 1);
+            first.push(error);
+        }
+        if first.len() == MAX_ERRORS {
+            break;
+        }
+    }
+    Err(first)
 }
 
 fn syntax_error(text: &str, error: &toml::de::Error) -> SyntaxError {

@@ -79,7 +79,7 @@ impl<'a> Check<'a> {
             let names = self.names(connection, nodes);
             let id = self.required(&connection.id, place, "id", "this connection", "\"vendor-a\"");
             let Some(id) = id.cloned() else { continue };
-            let causes = Arc::new(cause_table([&shared, &causes]));
+            let causes = Arc::new(cause_table(&shared, &causes));
             connections.push((Connection { id, customer, names, quality, causes }, place));
         }
         self.unused_thresholds();
@@ -171,7 +171,7 @@ impl<'a> Check<'a> {
         let raw = raw.get();
         let sip = raw
             .and_then(|raw| raw.sip.get())
-            .map(|table| self.cause_entries(table, 300..=699, "a final SIP status, 300 to 699"));
+            .map(|table| self.cause_entries(table, 400..=699, "a refusing SIP status, 400 to 699"));
         let q850 = raw
             .and_then(|raw| raw.q850.get())
             .map(|table| self.cause_entries(table, 0..=127, "a Q.850 cause, 0 to 127"));
@@ -183,8 +183,8 @@ impl<'a> Check<'a> {
         table: &BTreeMap<String, Located<Outcome>>,
         bounds: std::ops::RangeInclusive<u16>,
         what: &str,
-    ) -> Vec<(u16, Outcome)> {
-        let mut entries = Vec::new();
+    ) -> BTreeMap<u16, Outcome> {
+        let mut entries = BTreeMap::new();
         for (number, outcome) in table {
             let Some((outcome, place)) = outcome.placed() else { continue };
             let Some(number) = number.parse::<u16>().ok().filter(|number| bounds.contains(number)) else {
@@ -198,7 +198,7 @@ impl<'a> Check<'a> {
                     "use \"busy\", \"no_answer\", \"rejected\", \"number_invalid\", \"vendor_failed\" or \"not_sent\"",
                 ));
             }
-            entries.push((number, *outcome));
+            entries.insert(number, *outcome);
         }
         entries
     }
@@ -217,14 +217,16 @@ const CONFIGURABLE: &[Outcome] = &[
 /// What the configuration says of answers.
 #[derive(Default)]
 struct Overrides {
-    sip: Vec<(u16, Outcome)>,
-    q850: Vec<(u16, Outcome)>,
+    sip: BTreeMap<u16, Outcome>,
+    q850: BTreeMap<u16, Outcome>,
 }
 
-/// The default table with what is configured; later layers go before earlier ones.
-fn cause_table(layers: [&Overrides; 2]) -> CauseTable {
-    let _overrides: Vec<_> = layers.iter().map(|layer| (&layer.sip, &layer.q850)).collect();
-    CauseTable::default()
+/// The default table with what the file says for all, and above it what one connection says.
+fn cause_table(shared: &Overrides, own: &Overrides) -> CauseTable {
+    let above = |shared: &BTreeMap<u16, Outcome>, own: &BTreeMap<u16, Outcome>| {
+        shared.iter().chain(own).map(|(number, outcome)| (*number, *outcome)).collect()
+    };
+    CauseTable::with_overrides(above(&shared.sip, &own.sip), above(&shared.q850, &own.q850))
 }
 
 fn is_email(text: &str) -> bool {

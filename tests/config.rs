@@ -1,0 +1,944 @@
+//! Configurations, good and bad: every mistake is reported, all at once, each at its line and column, in every format.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pointsman::config::model::{Config, RouteEntry, RouteTarget};
+use pointsman::config::{Format, Loaded, Problems, Severity, load_text, load_with};
+use pointsman::pbx::PbxKind;
+use pointsman::quality::settings::{BadQualityAction, RetryBackoff, RetryOverflow, Settings};
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+
+type Environment = Vec<(OsString, OsString)>;
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+fn name(format: Format) -> &'static Path {
+    Path::new(match format {
+        Format::Toml => "p.toml",
+        Format::Json => "p.json",
+        Format::Yaml => "p.yaml",
+    })
+}
+
+fn load(text: &str, format: Format) -> Result<Loaded, Problems> {
+    load_text(name(format), text, format, [])
+}
+
+fn good(text: &str, format: Format) -> Config {
+    load(text, format).unwrap_or_else(|problems| panic!("{problems}")).config
+}
+
+/// The positions and messages of everything that is wrong, as `line:column message`.
+fn found(result: Result<Loaded, Problems>) -> Vec<String> {
+    let problems = match result {
+        Ok(loaded) => loaded.warnings,
+        Err(problems) => problems,
+    };
+    problems
+        .iter()
+        .map(|problem| {
+            let place = match (&problem.position, &problem.variable) {
+                (_, Some(variable)) => variable.clone(),
+                (Some(position), None) => format!("{}:{}", position.line, position.column),
+                (None, None) => "-".to_owned(),
+            };
+            let mark = if problem.severity == Severity::Warning { "? " } else { "" };
+            format!("{place} {mark}{}", problem.message)
+        })
+        .collect()
+}
+
+fn sample(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file)
+}
+
+/// The shape that is promised: it must load as it stands.
+const PROMISED: &str = r#"[[nodes]]
+id = "pbx-01"
+kind = "freeswitch"              # or "asterisk" (then also username)
+address = "127.0.0.1:8021"
+password = "ClueCon"             # or password_file, or from the environment
+max_calls = 250
+
+[[customers]]
+id = "acme"
+email = ["noc@acme.example"]
+language = "en"
+
+[[connections]]
+id = "vendor-a"
+customer = "acme"
+# names = { "pbx-02" = "trunk-a" }   what a node calls it, where that is not the id
+[connections.quality]
+monitor_asr = true
+asr_threshold_percent = 40
+monitor_acd = true
+acd_threshold_sec = 30
+monitor_pdd = true
+pdd_threshold_sec = 6
+statistics_window = 20
+retry_interval_sec = 600
+retry_batch = 10
+bad_quality_action = "make_last"
+notify_on_status_change = true
+
+[quality]                        # defaults for all connections, same keys
+"#;
+
+#[test]
+fn the_promised_shape_loads() {
+    let config = good(PROMISED, Format::Toml);
+    let node = &config.nodes[0];
+    assert_eq!((node.id.as_str(), node.kind, node.address.as_str()), ("pbx-01", PbxKind::FreeSwitch, "127.0.0.1:8021"));
+    assert_eq!(node.password.expose_secret(), "ClueCon");
+    assert_eq!((node.max_calls, node.slots, node.astdb, node.tls.is_none()), (Some(250), true, false, true));
+    assert!(!node.strict_loss_detection);
+    assert_eq!(config.customers[0].email, ["noc@acme.example"]);
+    let connection = &config.connections[0];
+    assert_eq!(connection.customer.as_ref().map(|customer| customer.as_str()), Some("acme"));
+    let expected = Settings {
+        asr_threshold_percent: Some(40.0),
+        acd_threshold_sec: Some(30.0),
+        pdd_threshold_sec: Some(6.0),
+        notify_on_status_change: true,
+        ..Settings::default()
+    };
+    assert_eq!(connection.quality, expected);
+    assert!(config.route_maps.is_empty());
+    assert_eq!(config.variables.prefix, "pm_");
+    assert_eq!(config.variables.reconcile_every, Duration::from_secs(60));
+    assert_eq!(config.storage.keep, Duration::from_secs(30 * 24 * 3600));
+}
+
+#[test]
+fn every_format_says_the_same() {
+    let [toml, json, yaml] = ["pointsman.toml", "pointsman.json", "pointsman.yaml"].map(|file| {
+        let loaded = load_with(&sample(file), []).unwrap_or_else(|problems| panic!("{problems}"));
+        format!("{:#?}", loaded.config)
+    });
+    assert_eq!(json, yaml);
+    assert_eq!(toml, json);
+}
+
+#[test]
+fn every_sample_is_good() {
+    let samples = std::fs::read_dir(sample("")).expect("the samples").map(|entry| entry.expect("an entry").path());
+    let samples: Vec<_> = samples.filter(|path| path.is_file()).collect();
+    assert!(samples.len() >= 5, "{samples:?}");
+    for path in samples {
+        let loaded = load_with(&path, []).unwrap_or_else(|problems| panic!("{problems}"));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+    }
+}
+
+/// Each line of the full sample that is commented out shows a default (then it changes nothing), or is an example
+/// (then it is legal, or the one thing that keeps it from being so is that the file it names is not there).
+#[test]
+fn what_the_full_sample_has_commented_out_is_true() {
+    let path = sample("pointsman.toml");
+    let text = std::fs::read_to_string(&path).expect("the sample");
+    let shown = |config: &Config| format!("{config:#?}");
+    let usual = shown(&load_text(&path, &text, Format::Toml, []).expect("good").config);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut seen = 0;
+    for (number, line) in lines.iter().enumerate() {
+        let is_setting = line.starts_with('#') && line[1..].starts_with(|c: char| c.is_ascii_lowercase());
+        if !is_setting {
+            continue;
+        }
+        seen += 1;
+        let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        changed[number] = line[1..].to_owned();
+        if text[..text.find(line).unwrap_or(0)].contains("#[scoring]") {
+            let header = lines.iter().position(|line| *line == "#[scoring]").expect("the header");
+            changed[header] = "[scoring]".to_owned();
+        }
+        match load_text(&path, &changed.join("\n"), Format::Toml, []) {
+            Ok(loaded) if line.ends_with("# example") => drop(loaded),
+            Ok(loaded) => assert_eq!(shown(&loaded.config), usual, "{line}"),
+            Err(problems) => {
+                let excused = ["#password_file", "#password_env", "#tls_ca_file"];
+                assert!(excused.iter().any(|key| line.starts_with(key)), "{line}\n{problems}");
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} settings are shown");
+}
+
+/// Compares what is found with what is expected, for all mistakes of a table, and shows every difference.
+fn check(table: &[(&str, &[&str])], find: impl Fn(&str) -> Vec<String>) {
+    let different = table.iter().filter_map(|(mistake, expected)| {
+        let found = find(mistake);
+        (found != *expected).then(|| format!("{mistake}\n  found    {found:#?}\n  expected {expected:#?}\n"))
+    });
+    let different: Vec<_> = different.collect();
+    assert!(different.is_empty(), "{}", different.concat());
+}
+
+const NODE: &str = "[[nodes]]\nid = \"a\"\nkind = \"freeswitch\"\naddress = \"127.0.0.1:8021\"\npassword = \"x\"\n";
+
+/// One mistake each, under a good node of five lines and a good connection of two.
+#[test]
+fn mistakes_in_toml() {
+    let table: &[(&str, &[&str])] = &[
+        ("[quality]\nmonitor_asr = true", &["9:15 `monitor_asr` is on and there is no `asr_threshold_percent`"]),
+        ("[quality]\nmonitor_acd = true", &["9:15 `monitor_acd` is on and there is no `acd_threshold_sec`"]),
+        ("[quality]\nmonitor_pdd = true", &["9:15 `monitor_pdd` is on and there is no `pdd_threshold_sec`"]),
+        (
+            "[quality]\nmonitor_asr = true\nasr_threshold_percent = 101",
+            &["10:25 `asr_threshold_percent` must be greater than 0 and at most 100"],
+        ),
+        (
+            "[quality]\nmonitor_pdd = true\npdd_threshold_sec = 0",
+            &["10:21 `pdd_threshold_sec` must be greater than 0 and at most 300"],
+        ),
+        (
+            "[quality]\nasr_threshold_percent = 40",
+            &["9:1 ? `asr_threshold_percent` has no effect while `monitor_asr` is off"],
+        ),
+        ("[quality]\nstatistics_window = 0", &["9:21 `statistics_window` must be from 1 to 10000"]),
+        ("[quality]\nstatistics_window = -1", &["9:21 `statistics_window` must be a whole number, 0 or greater"]),
+        ("[quality]\nretry_batch = 10001", &["9:15 `retry_batch` must be from 1 to 10000"]),
+        ("[quality]\nretry_interval_sec = 0", &["9:22 `retry_interval_sec` must be from 1 to 2592000"]),
+        ("[quality]\nmin_calls = 21", &["9:13 `min_calls` is 21, and the window never holds more than 20 calls"]),
+        (
+            "[quality]\nretry_backoff = { factor = 0.5 }",
+            &["9:17 `retry_backoff` has no `max_sec`", "9:28 `factor` must be from 1 to 100, not 0.5"],
+        ),
+        (
+            "[quality]\nretry_backoff = { factor = 2, max_sec = 60 }",
+            &["9:41 `max_sec` is 60, and the first interval is 600 s already"],
+        ),
+        ("[quality]\nretry_overflow = 'stop'", &["9:18 `retry_overflow` cannot be \"stop\""]),
+        ("[quality]\nmonitor_asr = 'yes'", &["9:15 `monitor_asr` must be true or false, not text"]),
+        ("[qualty]", &["8:2 there is no key `qualty` here"]),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'asterisk'\naddress = 'h:1'\npassword = 'x'",
+            &["8:1 the node `b` has no `username`"],
+        ),
+        ("[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'", &["8:1 the node `b` has no password"]),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'\npassword = 'x'\npassword_env = 'X'",
+            &["13:1 the node `b` has more than one password"],
+        ),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'\npassword_env = 'X'",
+            &["12:16 the environment variable \"X\" that holds the password is not set"],
+        ),
+        (
+            "[[nodes]]\nid = 'a'\nkind = 'freeswitch'\naddress = '127.0.0.1:8021'\npassword = 'x'",
+            &[
+                "9:6 two nodes have the id `a`",
+                "11:11 two nodes have the address 127.0.0.1:8021: each of its calls would count twice",
+            ],
+        ),
+        (
+            "[[nodes]]",
+            &[
+                "8:1 this node has no `id`",
+                "8:1 this node has no `kind`",
+                "8:1 this node has no `address`",
+                "8:1 this node has no password",
+            ],
+        ),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'\npassword = 'x'\ntls = true",
+            &["13:1 FreeSWITCH's event socket has no TLS"],
+        ),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'\npassword = 'x'\nastdb = true\ntls_server_name = 'n'",
+            &[
+                "13:1 ? `astdb` has no effect here: it is for Asterisk only",
+                "14:1 ? `tls_server_name` has no effect without `tls`",
+            ],
+        ),
+        (
+            "[[nodes]]\nid = 'b'\nkind = 'freeswitch'\naddress = 'h:1'\npassword = \"x\\n\\nexit\"",
+            &["12:12 `password` must not contain line breaks or other control characters"],
+        ),
+        (
+            "[[nodes]]\nid = 'b c'\nkind = 'freeswitch'\naddress = 'h'\npassword = ''",
+            &[
+                "9:6 \"b c\" cannot be an id: use 1 to 64 letters, digits, '_', '-' or '.', starting with a letter or a digit",
+                "11:11 `address` cannot be \"h\"",
+                "12:12 `password` must not be empty",
+            ],
+        ),
+        ("[[customers]]\nid = 'c'\nemail = 'a@b, c@d'", &["10:9 \"a@b, c@d\" is not a mail address"]),
+        (
+            "[[customers]]\nid = 'c'\nemail = ['a@b', \"c@d\\nBcc: e@f\"]",
+            &["10:17 \"c@d\\nBcc: e@f\" is not a mail address"],
+        ),
+        ("[[customers]]\nid = 'c'\nlanguage = 'de'", &["10:12 `language` cannot be \"de\""]),
+        ("[[connections]]\nid = 'v'", &["9:6 two connections have the id `v`"]),
+        (
+            "[[connections]]\nid = 'V'",
+            &[
+                "9:6 the connections `v` and `V` differ in case alone, and FreeSWITCH takes their variables for the same",
+            ],
+        ),
+        ("[[connections]]\nid = 'w'\ncustomer = 'c'", &["10:12 there is no customer `c`"]),
+        ("[[connections]]\nid = 'w'\nnames = { b = 'x' }", &["10:11 there is no node `b`"]),
+        (
+            "[[connections]]\nid = 'w'\nnames = { a = 'x,y' }",
+            &["10:15 \"x,y\" cannot be a name on a: gateway names have letters, digits, '_', '-' and '.', not ','"],
+        ),
+        ("[[connections]]\nid = 'w'\nnames = { a = 'v' }", &["10:15 `v` and `w` are both called \"v\" on a"]),
+        (
+            "[[connections]]\nid = 'w'\nquality.notify_on_status_change = true",
+            &[
+                "8:1 ? `notify_on_status_change` is on for `w`, and it has no `customer` to notify",
+                "10:9 ? `notify_on_status_change` is not applied yet: this version records every change and sends no mail",
+            ],
+        ),
+        (
+            "[causes]\nsip = { '200' = 'busy', '486' = 'answered' }",
+            &["9:9 \"200\" is not a refusing SIP status, 400 to 699", "9:33 an answer cannot stand for this outcome"],
+        ),
+        (
+            "[causes]\nq850 = { 'x' = 'busy', '17' = 'bussy' }",
+            &["9:10 \"x\" is not a Q.850 cause, 0 to 127", "9:31 `17` cannot be \"bussy\""],
+        ),
+        ("[[route_maps]]\nid = 'm'", &["8:1 ? the route map `m` has no entries: calls that use it have nowhere to go"]),
+        (
+            "[[route_maps]]\nid = 'm'\nprefixes = ['1', '+', '1', 'x']\nentries = [{ connection = 'v', priority = 1 }]",
+            &["10:23 the prefix \"1\" is there twice", "10:28 \"x\" is not a prefix of numbers"],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nentries = [{ connection = 'x', priority = 1 }, { map = 'n', priority = 1 }]",
+            &["10:27 there is no connection `x`", "10:56 there is no route map `n`"],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nentries = [\n { connection = 'v', priority = 1 },\n { connection = 'v', priority = 2 } ]",
+            &["12:17 the route map `m` has the connection `v` twice"],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nentries = [{ priority = 1 }, { connection = 'v', map = 'm', priority = 1 }, { connection = 'v' }]",
+            &[
+                "10:12 this entry leads nowhere",
+                "10:30 this entry leads to a connection and to a map",
+                "10:56 route maps contain each other: m -> m",
+                "10:77 this entry has no `priority`",
+                "10:92 the route map `m` has the connection `v` twice",
+            ],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nentries = [{ map = 'n', priority = 1 }]\n[[route_maps]]\nid = 'n'\nentries = [{ map = 'm', priority = 1 }]",
+            &["13:20 route maps contain each other: m -> n -> m"],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nentries = [{ connection = 'v', priority = 1 }]\n[[route_maps]]\nid = 'm_2'\nentries = [{ connection = 'v', priority = 1 }]",
+            &["12:6 the variable of the route map `m_2` is one of the variables of `m`"],
+        ),
+        (
+            "[[route_maps]]\nid = 'm'\nrule = 'r'\nnodes = ['b']\nwhen_all_blocked = 'least_bad'\nentries = [{ connection = 'v', priority = 1 }]",
+            &[
+                "10:1 ? `rule` is not applied yet: this version orders by priority and quality alone",
+                "10:8 there is no routing rule `r`",
+                "11:10 there is no node `b`",
+                "12:20 `when_all_blocked` cannot be \"least_bad\"",
+            ],
+        ),
+        (
+            "[[routing_rules]]\nid = 'r'\nsuccess_percent = { enabled = true, weight = -1, latency = 0 }",
+            &[
+                "10:19 the enabled criterion `success_percent` has no `compensation`",
+                "10:46 `weight` must be from 0 to 1000000",
+                "10:60 `latency` must be from 1 to 1000000",
+            ],
+        ),
+        ("[variables]\nprefix = '1-'", &["9:10 `prefix` cannot begin the name of a variable"]),
+        ("[variables]\nreconcile_every_sec = 0", &["9:23 `reconcile_every_sec` must be from 1 to 86400"]),
+        (
+            "[variables]\nastdb_expiry_sec = 60",
+            &["9:20 values in AstDB would expire after 60 s, and they are written again every 60 s only"],
+        ),
+        (
+            "[storage]\npath = '/'\nkeep_days = 0",
+            &["9:8 `storage.path` is a directory: name a file in it", "10:13 `keep_days` must be from 1 to 3650"],
+        ),
+        ("[storage]\npath = '/no/such/place/x.db'", &["9:8 ? the directory /no/such/place does not exist yet"]),
+        (
+            "[log]\nfilter = 'inof'\nformat = 'xml'",
+            &[
+                "9:10 `filter`: \"inof\" is neither a level (error, warn, info, debug, trace, off) nor MODULE=LEVEL",
+                "10:10 `format` cannot be \"xml\"",
+            ],
+        ),
+        (
+            "[scoring]\nidle_cpu_min = 101\nweights = { call_score = 0.5 }",
+            &[
+                "8:2 ? `scoring` is not applied yet: this version has no node scores",
+                "9:16 `idle_cpu_min` must be from 0 to 100",
+                "10:11 the weights must sum to 1, and they sum to 1.1000",
+            ],
+        ),
+        (
+            "x = \n'y' 1",
+            &["8:5 string values must be quoted, expected literal string", "9:5 key with no value, expected `=`"],
+        ),
+        ("a = 1\na = 2", &["9:1 duplicate key"]),
+        ("a = 99999999999999999999", &["8:5 this number is too large"]),
+        ("\"nodes[9]\" = 1", &["8:1 there is no key `nodes[9]` here"]),
+        ("password = 'x'", &["8:1 there is no key `password` here"]),
+    ];
+    check(table, |mistake| {
+        // What stands before the first header of its own belongs to the connection; `x`, `a` and such end up there.
+        found(load(&format!("{NODE}[[connections]]\nid = \"v\"\n{mistake}\n"), Format::Toml))
+    });
+}
+
+/// The same kinds of mistakes, with the places that JSON gives them.
+#[test]
+fn mistakes_in_json() {
+    let table: &[(&str, &[&str])] = &[
+        (
+            "\"quality\": { \"monitor_asr\": true }",
+            &["4:29 `monitor_asr` is on and there is no `asr_threshold_percent`"],
+        ),
+        (
+            "\"quality\": { \"statistics_window\": 2.5 }",
+            &["4:35 `statistics_window` must be a whole number, 0 or greater, not a number with decimals"],
+        ),
+        (
+            "\"quality\": [], \"log\": 1",
+            &["4:12 `quality` must be a table, not a list", "4:23 `log` must be a table, not a number"],
+        ),
+        (
+            "\"customers\": [{ \"id\": \"\u{fc}\", \"emal\": [] },\n  5]",
+            &[
+                "4:23 \"\u{fc}\" cannot be an id: use 1 to 64 letters, digits, '_', '-' or '.', starting with a letter or a digit",
+                "4:28 there is no key `emal` here",
+                "5:3 `customers[1]` must be a table, not a number",
+            ],
+        ),
+        (
+            "\"route_maps\": [{ \"id\": \"m\", \"prefixes\": [1], \"entries\": [\n{ \"connection\": \"x\" }] }]",
+            &[
+                "4:42 `prefixes[0]` must be text, not a number",
+                "5:1 this entry has no `priority`",
+                "5:17 there is no connection `x`",
+            ],
+        ),
+        ("\"control_socket\": null, \"x\": null", &["4:25 there is no key `x` here"]),
+        ("\"storage\": {}, \"stor\\u0061ge\": {}", &["4:16 the key `storage` is written twice"]),
+        ("\"storage\": { \"path\": \"a\\q\" }", &["4:25 invalid escape"]),
+        ("\"storage\": { \"keep_days\": 1e999 }", &["4:31 number out of range"]),
+        ("\"storage\": {,}", &["4:13 key must be a string"]),
+        ("\"a[5]\": 1", &["4:1 there is no key `a[5]` here"]),
+    ];
+    check(table, |mistake| {
+        let text = "{ \"nodes\": [{ \"id\": \"a\", \"kind\": \"freeswitch\",\n\"address\": \"h:1\", \"password\": \"x\" }],\n\
+                    \"connections\": [{ \"id\": \"v\" }],\n";
+        found(load(&format!("{text}{mistake} }}"), Format::Json))
+    });
+    assert_eq!(found(load("[1]", Format::Json)), ["1:1 the configuration must be a table of keys and values"]);
+    assert_eq!(found(load("", Format::Json)), ["1:1 EOF while parsing a value"]);
+    let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100), "]".repeat(100));
+    assert_eq!(found(load(&deep, Format::Json)), ["1:38 nested more than 32 levels deep"]);
+}
+
+/// And those that YAML gives them.
+#[test]
+fn mistakes_in_yaml() {
+    let table: &[(&str, &[&str])] = &[
+        ("quality:\n  monitor_asr: true", &["9:16 `monitor_asr` is on and there is no `asr_threshold_percent`"]),
+        (
+            "quality: {statistics_window: '20'}",
+            &["8:30 `statistics_window` must be a whole number, 0 or greater, not text"],
+        ),
+        ("quality:\nlog: ~", &[]),
+        ("customers:\n  - id: c\n    language: no", &["10:15 `language` cannot be \"no\""]),
+        (
+            "customers:\n  - language: ru\n  -\n    email: x",
+            &["9:5 this customer has no `id`", "11:5 this customer has no `id`", "11:12 \"x\" is not a mail address"],
+        ),
+        (
+            "route_maps:\n  - id: m\n    prefixes: [00, \"+\"]\n    entries: [{connection: x, prio: 1}]",
+            &[
+                "10:16 `prefixes[0]` must be text, not a number",
+                "11:15 this entry has no `priority`",
+                "11:28 there is no connection `x`",
+                "11:31 there is no key `prio` here",
+            ],
+        ),
+        ("causes:\n  sip:\n    486: bussy", &["10:10 `486` cannot be \"bussy\""]),
+        ("storage: {}\nstorage: {}", &["9:1 the key `storage` is written twice"]),
+        ("storage:\n path: x\n  keep_days: 1", &["10:12 mapping values are not allowed in this context"]),
+        ("storage: *nowhere", &["8:10 while parsing node, found unknown anchor"]),
+        ("? [a, b]\n: 1", &["8:3 a key must be a plain text"]),
+        (
+            "log: &l\n  filter: inof\nscoring: *l",
+            &[
+                "9:3 there is no key `filter` here",
+                "9:11 `filter`: \"inof\" is neither a level (error, warn, info, debug, trace, off) nor MODULE=LEVEL",
+                "10:1 ? `scoring` is not applied yet: this version has no node scores",
+            ],
+        ),
+        ("...\n---\nx: 1", &["9:1 a second document begins here: put everything into one"]),
+        ("log:\n  \u{fc}\u{fc}: [\u{fc}, {x: 1}]", &["9:3 there is no key `\u{fc}\u{fc}` here"]),
+    ];
+    check(table, |mistake| {
+        let text = "nodes:\n  - id: a\n    kind: freeswitch\n    address: h:1\n    password: x\n\
+                    connections:\n  - id: v\n";
+        found(load(&format!("{text}{mistake}\n"), Format::Yaml))
+    });
+    assert_eq!(found(load("5", Format::Yaml)), ["1:1 the configuration must be a table of keys and values"]);
+    let deep = |depth| format!("x: {}1{}", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(found(load(&deep(100), Format::Yaml)), ["1:35 nested more than 32 levels deep"]);
+    assert_eq!(found(load(&deep(100_000), Format::Yaml)).len(), 1);
+    assert_eq!(found(load(&"- ".repeat(100_000), Format::Yaml)).len(), 1);
+}
+
+#[test]
+fn a_yaml_file_of_aliases_of_aliases_is_refused() {
+    let mut text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (inner, outer) in ('a'..='i').zip('b'..='j') {
+        let aliases = vec![format!("*{inner}"); 10].join(", ");
+        text.push_str(&format!("{outer}: &{outer} [{aliases}]\n"));
+    }
+    let found = found(load(&text, Format::Yaml));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].ends_with("more than 500000 values with this alias"), "{found:?}");
+}
+
+#[test]
+fn an_empty_file_is_told_what_is_missing() {
+    for format in [Format::Toml, Format::Yaml] {
+        let expected = [
+            "- no node is configured: there is no PBX to watch",
+            "- ? no connection is configured: calls are seen, but nothing is judged",
+        ];
+        assert_eq!(found(load("", format)), expected);
+        assert_eq!(found(load("# nothing\n", format)), expected);
+    }
+}
+
+#[test]
+fn five_different_mistakes_are_five_reports() {
+    let text = format!(
+        "{NODE}max_calls = \"many\"\n[[connections]]\nid = \"v\"\ncustomer = \"c\"\n[connections.quality]\n\
+         monitor_asr = true\nretry_bach = 5\nstatistics_window = 0\n"
+    );
+    assert_eq!(
+        found(load(&text, Format::Toml)),
+        [
+            "6:13 `max_calls` must be a whole number, 0 or greater, not text",
+            "9:12 there is no customer `c`",
+            "11:15 `monitor_asr` is on and there is no `asr_threshold_percent`",
+            "12:1 there is no key `retry_bach` here",
+            "13:21 `statistics_window` must be from 1 to 10000",
+        ]
+    );
+}
+
+#[test]
+fn a_report_shows_the_line_and_what_to_write() {
+    let text = format!("{NODE}[[connections]]\nid = \"v\"\n[connections.quality]\nbad_quality_action = \"make_lst\"\n");
+    let problems = load(&text, Format::Toml).expect_err("a mistake");
+    let expected = r#"error: `bad_quality_action` cannot be "make_lst"
+ --> p.toml:9:22
+  |
+9 | bad_quality_action = "make_lst"
+  |                      ^^^^^^^^^^ expected "make_last", "block" or "notify_only"
+  |
+  = help: did you mean "make_last"?"#;
+    assert_eq!(problems.to_string(), expected);
+}
+
+#[test]
+fn a_report_names_both_places() {
+    let text = "nodes:\n- {id: a, kind: freeswitch, address: 'h:1', password: hunter2}\n\
+                - {id: a, kind: freeswitch, address: 'h:2', password: hunter2}\nconnections: [{id: v}]\n";
+    let problems = load(text, Format::Yaml).expect_err("a mistake");
+    let expected = "error: two nodes have the id `a`
+ --> p.yaml:3:8
+  |
+2 | - {id: a, kind: freeswitch, address: 'h:1', password: *******}
+  |        - first used here
+3 | - {id: a, kind: freeswitch, address: 'h:2', password: *******}
+  |        ^ used again here";
+    assert_eq!(problems.to_string(), expected);
+}
+
+#[test]
+fn a_report_is_data_too() {
+    let text = format!("{NODE}[[connections]]\nid = \"v\"\n[quality]\nretry_bach = 5\n");
+    let problems = load(&text, Format::Toml).expect_err("a mistake");
+    let expected = serde_json::json!([{
+        "file": "p.toml",
+        "severity": "error",
+        "message": "there is no key `retry_bach` here",
+        "key": "quality.retry_bach",
+        "line": 9,
+        "column": 1,
+        "help": "did you mean `retry_batch`?",
+    }]);
+    assert_eq!(serde_json::to_value(&problems).expect("JSON"), expected);
+}
+
+#[test]
+fn a_key_in_the_wrong_table_is_told_where_it_belongs() {
+    let text = format!("{NODE}monitor_asr = true\nhost = \"x\"\n");
+    let problems = load(&text, Format::Toml).expect_err("a mistake");
+    let help: Vec<_> = problems.iter().filter_map(|problem| problem.help.as_deref()).collect();
+    assert_eq!(help, ["`monitor_asr` belongs in `connections.quality` or in `quality`", "did you mean `address`?"]);
+}
+
+#[test]
+fn variables_override_the_file() {
+    let variables = environment(&[
+        ("POINTSMAN__NODES__PBX_01__PASSWORD", "from the environment"),
+        ("POINTSMAN__NODES__PBX_01__MAX_CALLS", "7"),
+        ("POINTSMAN__NODES__PBX_01__SLOTS", "false"),
+        ("POINTSMAN__CUSTOMERS__ACME__EMAIL", "a@b, c@d"),
+        ("POINTSMAN__CONNECTIONS__VENDOR_A__QUALITY__ASR_THRESHOLD_PERCENT", "33.5"),
+        ("POINTSMAN__CONNECTIONS__VENDOR_A__QUALITY__BAD_QUALITY_ACTION", "block"),
+        ("POINTSMAN__CONNECTIONS__VENDOR_A__NAMES__PBX_01", "trunk-a"),
+        ("POINTSMAN__QUALITY__RETRY_BACKOFF__FACTOR", "2"),
+        ("POINTSMAN__QUALITY__RETRY_BACKOFF__MAX_SEC", "1200"),
+        ("POINTSMAN__QUALITY__RETRY_OVERFLOW", "withhold"),
+        ("POINTSMAN__CAUSES__SIP__480", "vendor_failed"),
+        ("POINTSMAN__STORAGE__KEEP_DAYS", "90"),
+        ("POINTSMAN_LOG", "not ours"),
+        ("PATH", "/bin"),
+    ]);
+    let loaded = load_text(name(Format::Toml), PROMISED, Format::Toml, variables);
+    let config = loaded.unwrap_or_else(|problems| panic!("{problems}")).config;
+    let node = &config.nodes[0];
+    assert_eq!(node.password.expose_secret(), "from the environment");
+    assert_eq!((node.max_calls, node.slots), (Some(7), false));
+    assert_eq!(config.customers[0].email, ["a@b", "c@d"]);
+    let connection = &config.connections[0];
+    assert_eq!(connection.name_on(&node.id), "trunk-a");
+    assert_eq!(connection.quality.asr_threshold_percent, Some(33.5));
+    assert_eq!(connection.quality.bad_quality_action, BadQualityAction::Block);
+    assert_eq!(connection.quality.retry_overflow, RetryOverflow::Withhold);
+    assert_eq!(connection.quality.retry_backoff, Some(RetryBackoff { factor: 2.0, max_sec: 1200 }));
+    assert_eq!(config.storage.keep, Duration::from_secs(90 * 24 * 3600));
+}
+
+#[test]
+fn a_variable_that_is_wrong_is_named() {
+    let table: &[(&str, &str, &str)] = &[
+        (
+            "POINTSMAN__NODES__PBX_02__PASSWORD",
+            "x",
+            "nothing in this list has an id that is PBX_02 in the name of a variable",
+        ),
+        ("POINTSMAN__NODES__PBX_01__PASWORD", "x", "there is no key `pasword` here"),
+        ("POINTSMAN__STORAGE__KEEP_DAYS", "long", "`keep_days` must be a whole number, 0 or greater, not text"),
+        ("POINTSMAN__STORAGE__KEEP_DAYS", "0", "`keep_days` must be from 1 to 3650"),
+        ("POINTSMAN__STORAGE", "x", "`storage` must be a table, not text"),
+        ("POINTSMAN__STORAGE__PATH__X", "x", "`path` must be text, not a table"),
+        ("POINTSMAN__NODES", "x", "`nodes` must be a table, not text"),
+        ("POINTSMAN__NODES__PBX_01__ADDRESS", "here", "`address` cannot be \"here\""),
+        ("POINTSMAN__NODES__PBX_01__KIND", "asterix", "`kind` cannot be \"asterix\""),
+        ("POINTSMAN__CONNECTIONS__VENDOR_A__CUSTOMER", "acne", "there is no customer `acne`"),
+        ("POINTSMAN__", "x", "it names no key"),
+        ("POINTSMAN____STORAGE", "x", "it names no key"),
+    ];
+    for (variable, value, message) in table {
+        let result = load_text(name(Format::Toml), PROMISED, Format::Toml, environment(&[(variable, value)]));
+        let problems = result.expect_err(variable);
+        let found = problems.iter().any(|problem| {
+            problem.variable.as_deref() == Some(variable) && problem.message == *message && problem.position.is_none()
+        });
+        assert!(found, "{variable}\n{problems}");
+        assert!(problems.to_string().contains(variable), "{problems}");
+    }
+}
+
+#[test]
+fn ids_that_are_the_same_in_a_variable_are_not_guessed() {
+    let text = format!("{NODE}[[connections]]\nid = \"v.1\"\n[[connections]]\nid = \"v-1\"\n");
+    let variables = environment(&[("POINTSMAN__CONNECTIONS__V_1__CUSTOMER", "x")]);
+    let problems = load_text(name(Format::Toml), &text, Format::Toml, variables).expect_err("ambiguous");
+    assert_eq!(
+        found(Err(problems)),
+        ["POINTSMAN__CONNECTIONS__V_1__CUSTOMER two ids of this list are V_1 in the name of a variable"]
+    );
+}
+
+#[test]
+fn a_password_comes_from_where_the_file_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("p.toml");
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "s3cret\r\n").expect("written");
+    let text = "[[nodes]]\nid = 'a'\nkind = 'freeswitch'\naddress = 'h:1'\npassword_file = 'secret'\n[[connections]]\nid = 'v'\n";
+    let load = |text: &str, variables: &[(&str, &str)]| load_text(&file, text, Format::Toml, environment(variables));
+    let loaded = load(text, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.config.nodes[0].password.expose_secret(), "s3cret");
+    // The environment goes before the file, without contradicting it.
+    let loaded =
+        load(text, &[("POINTSMAN__NODES__A__PASSWORD", "other")]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.config.nodes[0].password.expose_secret(), "other");
+    let by_name = text.replace("password_file = 'secret'", "password_env = 'PW'");
+    let loaded = load(&by_name, &[("PW", "third")]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.config.nodes[0].password.expose_secret(), "third");
+    std::fs::remove_file(&secret).expect("removed");
+    let problems = load(text, &[]).expect_err("no such file");
+    assert!(problems.to_string().contains("cannot read the password from"), "{problems}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_password_file_that_all_can_read_is_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "x").expect("written");
+    let text = "[[nodes]]\nid = 'a'\nkind = 'freeswitch'\naddress = 'h:1'\npassword_file = 'secret'\n[[connections]]\nid = 'v'\n";
+    for (mode, warnings) in [(0o644, 1), (0o600, 0), (0o640, 0)] {
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        let loaded = load_text(&directory.path().join("p.toml"), text, Format::Toml, []);
+        let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(loaded.warnings.len(), warnings, "{mode:o}: {}", loaded.warnings);
+    }
+}
+
+#[test]
+fn a_certificate_file_must_hold_certificates() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("p.toml");
+    let text = "[[nodes]]\nid = 'a'\nkind = 'asterisk'\naddress = 'h:1'\nusername = 'u'\npassword = 'x'\ntls = true\n\
+                tls_ca_file = 'ca.pem'\n[[connections]]\nid = 'v'\n";
+    let load = || load_text(&file, text, Format::Toml, []);
+    assert!(found(load())[0].starts_with("8:15 cannot read certificates from"), "no file");
+    std::fs::write(directory.path().join("ca.pem"), "nothing").expect("written");
+    assert!(found(load())[0].ends_with("holds no certificate in PEM form"), "no certificate");
+    let certificate = rcgen::generate_simple_self_signed(["h".to_owned()]).expect("a certificate");
+    std::fs::write(directory.path().join("ca.pem"), certificate.cert.pem()).expect("written");
+    let loaded = load().unwrap_or_else(|problems| panic!("{problems}"));
+    let tls = loaded.config.nodes[0].tls.as_ref().expect("TLS");
+    assert_eq!(tls.ca_file.as_deref(), Some(directory.path().join("ca.pem").as_path()));
+}
+
+#[test]
+fn relative_paths_begin_where_the_file_is() {
+    let loaded = |path: &str| load_text(Path::new(path), PROMISED, Format::Toml, []).expect("good").config;
+    let here = loaded("/srv/x/p.toml");
+    assert_eq!(here.storage.path, Path::new("/srv/x/pointsman.db"));
+    assert_eq!(here.control_socket, Path::new("/srv/x/pointsman.sock"));
+    let system = loaded("/etc/pointsman/pointsman.toml");
+    assert_eq!(system.storage.path, Path::new("/var/lib/pointsman/pointsman.db"));
+    assert_eq!(system.control_socket, Path::new("/run/pointsman/pointsman.sock"));
+    let text = format!("{PROMISED}[storage]\npath = \"state.db\"\n");
+    let named = load_text(Path::new("/srv/p.toml"), &text, Format::Toml, []).expect("good").config;
+    assert_eq!(named.storage.path, Path::new("/srv/state.db"));
+}
+
+#[test]
+fn defaults_are_overridden_per_connection() {
+    let text = format!(
+        "{NODE}[quality]\nmonitor_asr = true\nasr_threshold_percent = 40\nretry_batch = 5\n[[connections]]\nid = \"v\"\n\
+         [[connections]]\nid = \"w\"\nquality = {{ asr_threshold_percent = 50, monitor_acd = true, acd_threshold_sec = 9 }}\n\
+         [[connections]]\nid = \"x\"\nquality = {{ monitor_asr = false }}\n"
+    );
+    let config = good(&text, Format::Toml);
+    let [v, w, x] = [0, 1, 2].map(|index| &config.connections[index].quality);
+    assert_eq!((v.asr_threshold_percent, v.acd_threshold_sec, v.retry_batch), (Some(40.0), None, 5));
+    assert_eq!((w.asr_threshold_percent, w.acd_threshold_sec, w.retry_batch), (Some(50.0), Some(9.0), 5));
+    assert!(!x.is_monitored());
+}
+
+#[test]
+fn causes_of_a_connection_go_before_those_for_all() {
+    use pointsman::call::outcome::{EndedBy, Evidence, Outcome};
+    let text = format!(
+        "{NODE}[causes]\nsip = {{ \"480\" = \"vendor_failed\", \"403\" = \"busy\" }}\n[[connections]]\nid = \"v\"\n\
+         [[connections]]\nid = \"w\"\ncauses = {{ sip = {{ \"403\" = \"number_invalid\" }}, q850 = {{ \"27\" = \"busy\" }} }}\n"
+    );
+    let config = good(&text, Format::Toml);
+    let outcome = |connection: usize, sip_status, cause| {
+        let evidence = Evidence { ended_by: EndedBy::FarEnd, answered: false, rang: true, sip_status, cause };
+        config.connections[connection].causes.outcome(&evidence)
+    };
+    assert_eq!(outcome(0, Some(480), None), Outcome::VendorFailed);
+    assert_eq!(outcome(1, Some(480), None), Outcome::VendorFailed);
+    assert_eq!(outcome(0, Some(403), None), Outcome::Busy);
+    assert_eq!(outcome(1, Some(403), None), Outcome::NumberInvalid);
+    assert_eq!(outcome(0, None, Some(27)), Outcome::VendorFailed);
+    assert_eq!(outcome(1, None, Some(27)), Outcome::Busy);
+}
+
+#[test]
+fn route_maps_keep_their_order_and_targets() {
+    let config = load_with(&sample("with-routes.toml"), []).expect("good").config;
+    let germany = &config.route_maps[0];
+    assert_eq!(germany.prefixes, ["0049", "+49"]);
+    let connection = |id: &str| RouteTarget::Connection(id.to_owned().try_into().expect("an id"));
+    let expected = [
+        RouteEntry { target: connection("north-direct"), priority: 10 },
+        RouteEntry { target: RouteTarget::Map("world".to_owned().try_into().expect("an id")), priority: 20 },
+    ];
+    assert_eq!(germany.entries, expected);
+}
+
+#[test]
+fn an_order_that_is_too_long_for_asterisk_is_refused() {
+    let asterisk = "[[nodes]]\nid = 'b'\nkind = 'asterisk'\naddress = 'h:1'\nusername = 'u'\npassword = 'x'\n";
+    let connections: String = (10..30).map(|n| format!("[[connections]]\nid = '{}{n}'\n", "v".repeat(60))).collect();
+    let entries: Vec<_> =
+        (10..30).map(|n| format!("{{ connection = '{}{n}', priority = 1 }}", "v".repeat(60))).collect();
+    let map = format!("[[route_maps]]\nid = 'm'\nentries = [{}]\n", entries.join(", "));
+    let text = |nodes: &str, more: &str| format!("{nodes}{connections}{map}{more}");
+    let problems = found(load(&text(&format!("{NODE}{asterisk}"), ""), Format::Toml));
+    assert_eq!(problems, ["53:6 the order of `m` takes 1281 bytes on b, and Asterisk takes 1000 at most"]);
+    // FreeSWITCH alone, or a map that is not for Asterisk, is no problem.
+    good(&text(NODE, ""), Format::Toml);
+    good(&text(&format!("{NODE}{asterisk}"), "nodes = ['a']\n"), Format::Toml);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told_apart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let load = |file: &str, content: Option<&[u8]>| {
+        let path = directory.path().join(file);
+        if let Some(content) = content {
+            std::fs::write(&path, content).expect("written");
+        }
+        load_with(&path, []).expect_err("not a configuration").to_string()
+    };
+    assert!(load("none.toml", None).contains("No such file"), "missing");
+    assert!(load("p.ini", Some(b"")).contains("must end in .toml, .json, .yaml or .yml"), "extension");
+    assert!(load("p.toml", Some(b"a = 1\nb = \xff\n")).contains("line 2"), "not UTF-8");
+    assert!(load("big.toml", Some(&vec![b'\n'; 9 << 20])).contains("larger than"), "too large");
+    std::fs::create_dir(directory.path().join("d.toml")).expect("a directory");
+    assert!(load("d.toml", None).contains("directory"), "a directory");
+}
+
+/// Whatever is wrong, and wherever: no report holds a password.
+#[test]
+fn secrets_are_in_no_report() {
+    let toml = format!("{NODE}[[connections]]\nid = \"v\"\n").replace("\"x\"", "\"hunter2\"");
+    let json = r#"{"nodes": [{"id": "a", "kind": "freeswitch", "address": "h:1", "password": "hunter2"}], "connections": [{"id": "v"}]}"#;
+    let yaml = "nodes:\n- id: a\n  kind: freeswitch\n  address: h:1\n  password: hunter2\nconnections: [{id: v}]\n";
+    let block = "nodes:\n- id: a\n  password: |\n    hunter2\n    hunter2\n  kind: x\n";
+    for (text, format) in
+        [(toml.as_str(), Format::Toml), (json, Format::Json), (yaml, Format::Yaml), (block, Format::Yaml)]
+    {
+        for (at, _) in text.char_indices() {
+            for insert in ["x", "\"", "\n", "}"] {
+                let broken = format!("{}{insert}{}", &text[..at], &text[at..]);
+                if !broken.contains("hunter2") {
+                    continue;
+                }
+                let Err(problems) = load(&broken, format) else { continue };
+                let shown = format!("{problems}{}{problems:?}", serde_json::to_string(&problems).expect("JSON"));
+                assert!(!shown.contains("hunter2"), "{broken}\n{shown}");
+            }
+        }
+    }
+    let variables = environment(&[
+        ("POINTSMAN__NODES__PBX_01__PASSWORD", "hunter2\n"),
+        ("POINTSMAN__NODES__PBX_01__PASWORD", "hunter2"),
+    ]);
+    let problems = load_text(name(Format::Toml), PROMISED, Format::Toml, variables).expect_err("a line break");
+    assert!(!format!("{problems}{problems:?}").contains("hunter2"), "{problems}");
+}
+
+/// Pieces that configurations are made of, in any order.
+fn garbage() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "[[nodes]]\n",
+        "[quality]\n",
+        "id",
+        " = ",
+        ": ",
+        "\"",
+        "'",
+        "\"\"\"",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "\n",
+        "  ",
+        "- ",
+        "\t",
+        "nodes",
+        "password",
+        "true",
+        "1",
+        "-",
+        "1e9",
+        "0x",
+        "\u{fc}",
+        "\u{1f512}",
+        "#",
+        "&a ",
+        "*a",
+        "!!int ",
+        "|\n",
+        ">\n",
+        "? ",
+        "\\",
+        "\r\n",
+        "\0",
+        "---\n",
+        "...\n",
+        "~",
+        "connections:\n- id: v\n",
+        "\u{feff}",
+        "<<",
+        "%TAG ! x\n",
+        "1979-05-27",
+    ]);
+    prop::collection::vec(prop_oneof![9 => pieces.prop_map(str::to_owned), 1 => ".{0,8}"], 0..40)
+        .prop_map(|pieces| pieces.concat())
+}
+
+/// A good file with a piece of it replaced.
+fn damaged(file: &'static str) -> impl Strategy<Value = String> {
+    let text = std::fs::read_to_string(sample(file)).expect("the sample");
+    (any::<prop::sample::Index>(), 0..40usize, garbage()).prop_map(move |(at, length, piece)| {
+        let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let at = boundary(at.index(text.len()));
+        format!("{}{piece}{}", &text[..at], &text[boundary(at + length).max(at)..])
+    })
+}
+
+fn survives(text: &str, format: Format) {
+    let result = load(text, format);
+    let problems = result.as_ref().map_or_else(|problems| problems, |loaded| &loaded.warnings);
+    let lines = text.split('\n').count();
+    for position in problems.iter().filter_map(|problem| problem.position.as_ref()) {
+        assert!(position.line >= 1 && position.line <= lines && position.column >= 1, "{position:?}");
+    }
+    assert_eq!(result.is_err(), problems.errors() > 0);
+    assert!(!problems.render(true).is_empty() || problems.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_it_panic(text in garbage()) {
+        for format in [Format::Toml, Format::Json, Format::Yaml] {
+            survives(&text, format);
+        }
+    }
+
+    #[test]
+    fn no_damage_makes_it_panic(toml in damaged("pointsman.toml"), json in damaged("pointsman.json"), yaml in damaged("pointsman.yaml")) {
+        survives(&toml, Format::Toml);
+        survives(&json, Format::Json);
+        survives(&yaml, Format::Yaml);
+    }
+
+    #[test]
+    fn no_variable_makes_it_panic(name in "[A-Z0-9_]{0,20}(__[A-Z0-9_]{1,20}){0,4}", value in ".{0,20}") {
+        for place in ["", "NODES__PBX_01__", "CONNECTIONS__VENDOR_A__QUALITY__"] {
+            let variables = environment(&[(&format!("POINTSMAN__{place}{name}"), &value)]);
+            let _ = load_text(Path::new("p.toml"), PROMISED, Format::Toml, variables);
+        }
+    }
+}
