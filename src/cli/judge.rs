@@ -159,7 +159,8 @@ impl History {
             history.attempts.extend(known.map(|(seat, _)| row.attempt(seat)));
         }
         if history.bad_rows > 0 {
-            writeln!(notes, "{} rows could not be read, the others were judged", history.bad_rows)?;
+            let rows = if history.bad_rows == 1 { "row" } else { "rows" };
+            writeln!(notes, "{} {rows} could not be read; the others were judged", history.bad_rows)?;
         }
         notes.flush()?;
         Ok(history)
@@ -491,7 +492,7 @@ mod tests {
             .zip(rows)
             .filter_map(|(line, (_, problem))| Some(format!("line {line}: {}; the row is left out", problem?)))
             .collect();
-        expected.push("12 rows could not be read, the others were judged".to_owned());
+        expected.push("12 rows could not be read; the others were judged".to_owned());
         assert_eq!(notes.lines().collect::<Vec<_>>(), expected);
         assert_eq!((history.bad_rows, history.attempts.len()), (12, 2));
     }
