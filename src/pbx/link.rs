@@ -137,7 +137,8 @@ fn spawn_over<C: Connect>(transport: C, node: Arc<Node>, clock: Clock, inbox: Li
         }
         PbxKind::Asterisk => {
             let (astdb, ours) = (node.astdb, credentials.clone());
-            run(tasks, events.keep_up(move |secrecy| AmiEvents::new(ours.clone(), secrecy)));
+            // AstDB takes the permission that filters take.
+            run(tasks, events.keep_up(move |secrecy| AmiEvents::new(ours.clone(), secrecy, astdb)));
             run(tasks, commands.keep_up(move |secrecy| AmiCommands::new(credentials.clone(), secrecy, astdb)));
         }
     }

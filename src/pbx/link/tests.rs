@@ -572,7 +572,7 @@ async fn nobody_listens() {
 #[tokio::test]
 async fn e31_a_blocked_engine_never_stops_the_reading() {
     const ROOM: usize = 16;
-    const FLOOD: u64 = 20_000;
+    const FLOOD: u64 = 5_000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut bench = Bench::over_sockets(node(PbxKind::FreeSwitch, &address, None), ROOM);
@@ -581,6 +581,21 @@ async fn e31_a_blocked_engine_never_stops_the_reading() {
     let mut commands = Peer::new(listener.accept().await.unwrap().0);
     commands.serve_first_questions("core-1").await;
     bench.until_state(LinkState::Up).await;
+    // However long the flood takes on a busy machine, this socket stays alive beside it.
+    bench.tasks.spawn(async move {
+        loop {
+            if commands.more().await == 0 {
+                return;
+            }
+            for (question, answer) in [("api status\n\n", "UP"), ("api show channels as json\n\n", NO_CHANNELS)] {
+                for _ in 0..commands.seen.matches(question).count() {
+                    commands.send(response(answer)).await;
+                }
+            }
+            let answered = commands.seen.rfind("\n\n").map_or(0, |at| at + 2);
+            commands.seen.drain(..answered);
+        }
+    });
 
     // Nobody takes anything out of the engine's queue, and yet all of it is read.
     let filler = "f".repeat(4000);
@@ -590,7 +605,8 @@ async fn e31_a_blocked_engine_never_stops_the_reading() {
         tokio::time::timeout(PATIENCE, events.send(&flood)).await.expect("the socket is drained at all times");
     }
     // Two of the link and three of the first questions came before, and the run's name with the first of the flood.
-    let view = bench.until_counted(|view| view.events >= FLOOD + 4).await;
+    bench.until_counted(|view| view.events >= FLOOD + 4).await;
+    let view = bench.link.view.borrow().clone();
     assert!(view.dropped >= FLOOD - ROOM as u64, "{view:?}");
     assert_eq!(view.state, LinkState::Up);
 
@@ -602,11 +618,12 @@ async fn e31_a_blocked_engine_never_stops_the_reading() {
             _ => taken += 1,
         }
     };
-    assert_eq!(missing, view.dropped);
-    assert_eq!(taken + missing, view.events);
-    commands.expect("api show channels as json\n\n").await;
-    commands.send(response(NO_CHANNELS)).await;
-    assert!(matches!(bench.heard().await, PbxEvent::Snapshot(_)));
+    // A list may have been read and dropped meanwhile.
+    assert!(missing >= view.dropped, "{missing} {view:?}");
+    assert!(taken + missing >= FLOOD);
+    let lists = bench.link.view.borrow().resyncs;
+    while !matches!(bench.heard().await, PbxEvent::Snapshot(_)) {}
+    bench.until_counted(|view| view.resyncs > lists).await;
 }
 
 impl Bench {

@@ -4,6 +4,9 @@
 //! The classes of events are part of the login. `call` holds everything about legs; `system` tells of a boot that has
 //! finished and of a shutdown. No other class is read: VarSet and Newexten (`dialplan`) alone would be two thirds of
 //! the bytes of a call.
+//!
+//! Of class `call` a third is about bridges and connected lines. Where the account may set filters (`write = system`,
+//! which an account for AstDB has), only what is needed is let through; otherwise lines in manager.conf can do that.
 
 use std::time::Duration;
 
@@ -19,6 +22,9 @@ use crate::pbx::event::PbxEvent;
 use crate::wire::ami::{AmiCodec, AmiFrame, AmiKind, AmiMessage};
 
 const MASK: &str = "system,call";
+
+/// The events that are needed, as Asterisk compares it: at the beginning of a message, which costs it next to nothing.
+const NEEDED: &str = "^Event: (Newchannel|Newstate|Dial|Hangup|SoftHangup|Pickup|Rename|FullyBooted|Shutdown)";
 
 /// Most rows of a list. A row is some 500 bytes, and no Asterisk carries that many channels.
 const MAX_ROWS: usize = 200_000;
@@ -36,6 +42,8 @@ pub struct AmiEvents {
     keepalive: Keepalive,
     lister: Lister,
     listing: Option<Listing>,
+    /// Whether the account may set filters.
+    may_filter: bool,
     shutdown: bool,
 }
 
@@ -43,6 +51,7 @@ pub struct AmiEvents {
 enum Asked {
     Keepalive,
     CoreStatus,
+    Filter,
     List,
 }
 
@@ -57,7 +66,7 @@ struct Listing {
 impl AmiEvents {
     /// A session on a connection that has just been made.
     #[must_use]
-    pub fn new(credentials: Credentials, secrecy: Secrecy) -> Self {
+    pub fn new(credentials: Credentials, secrecy: Secrecy, may_filter: bool) -> Self {
         Self {
             login: AmiLogin::new(credentials, MASK, secrecy),
             ready_at: Duration::ZERO,
@@ -65,6 +74,7 @@ impl AmiEvents {
             keepalive: Keepalive::starting(Duration::ZERO),
             lister: Lister::default(),
             listing: None,
+            may_filter,
             shutdown: false,
         }
     }
@@ -79,6 +89,10 @@ impl AmiEvents {
                 self.keepalive = Keepalive::starting(now + EVERY);
                 out.events.push(PbxEvent::Linked);
                 out.note(Note::Ready);
+                if self.may_filter {
+                    let filter = Action::new("Filter", self.asked.next_id());
+                    self.send(filter.with("Operation", "Add").with("Filter", NEEDED), Asked::Filter, now, out);
+                }
                 // Actions are performed in order: which run of Asterisk this is, is known before its list comes.
                 self.ask("CoreStatus", Asked::CoreStatus, now, out);
                 self.proceed(now, out);
@@ -88,11 +102,15 @@ impl AmiEvents {
 
     fn ask<T>(&mut self, action: &str, what: Asked, now: Duration, out: &mut Effects<T>) -> u64 {
         let id = self.asked.next_id();
-        if let Ok(text) = Action::new(action, id).finish() {
+        self.send(Action::new(action, id), what, now, out);
+        id
+    }
+
+    fn send<T>(&mut self, action: Action, what: Asked, now: Duration, out: &mut Effects<T>) {
+        if let Ok(text) = action.finish() {
             out.send.extend_from_slice(text.as_bytes());
             self.asked.push(what, now);
         }
-        id
     }
 
     /// Sends what is due: keepalive, list.
@@ -139,6 +157,8 @@ impl AmiEvents {
         let Some((what, since)) = answered(&mut self.asked, message) else { return out.note(Note::StrayAnswer) };
         match what {
             Asked::Keepalive => out.note(Note::RoundTrip(now.saturating_sub(since))),
+            // Without it more comes than is needed.
+            Asked::Filter => {}
             Asked::CoreStatus if success => out.events.extend(asterisk::incarnation(message)),
             Asked::CoreStatus => out.note(Note::Warning(format!(
                 "Asterisk does not tell when it started ({}): grant the account write = reporting, or a restart between \
@@ -147,7 +167,8 @@ impl AmiEvents {
             ))),
             Asked::List if success => self.lister.progress(now),
             Asked::List => {
-                self.list_over(now);
+                self.listing = None;
+                self.lister.refused(now);
                 out.note(Note::ListRefused(reason(message)));
             }
         }
@@ -179,13 +200,9 @@ impl AmiEvents {
     }
 
     fn list_failed<T>(&mut self, reason: &str, now: Duration, out: &mut Effects<T>) {
-        self.list_over(now);
-        out.note(Note::ListFailed(reason.to_owned()));
-    }
-
-    fn list_over(&mut self, now: Duration) {
         self.listing = None;
         self.lister.failed(now);
+        out.note(Note::ListFailed(reason.to_owned()));
     }
 }
 

@@ -158,10 +158,14 @@ impl<T> EslCommands<T> {
                 Ok(Reply::Done)
             }
             Err(error) => {
-                self.lister.failed(now);
-                let refused = is_error(text);
-                let problem = if refused { quote(text) } else { error.to_string() };
-                out.note(if refused { Note::ListRefused(problem.clone()) } else { Note::ListFailed(problem.clone()) });
+                let problem = if is_error(text) { quote(text) } else { error.to_string() };
+                if is_error(text) {
+                    self.lister.refused(now);
+                    out.note(Note::ListRefused(problem.clone()));
+                } else {
+                    self.lister.failed(now);
+                    out.note(Note::ListFailed(problem.clone()));
+                }
                 Err(CommandError::Refused(problem))
             }
         };

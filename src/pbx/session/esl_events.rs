@@ -135,7 +135,12 @@ impl EslEvents {
                 quote(reply)
             ))),
             SetUp::Subscribe(_) if !accepted => {
-                return out.end(End::refused(format!("FreeSWITCH refuses the subscription ({})", quote(reply))));
+                // One name that the user's esl-allowed-events lacks makes it refuse them all.
+                return out.end(End::refused(format!(
+                    "FreeSWITCH refuses the subscription ({}) {:?}",
+                    quote(reply),
+                    what.packet().trim()
+                )));
             }
             SetUp::Filter(_) => {}
             SetUp::Subscribe(_) => {

@@ -8,7 +8,7 @@ use crate::wire::esl::EslFrame;
 /// A `userauth` without a reply after this long may have been answered with one that FreeSWITCH cut together with its
 /// end (it builds the reply in 512 bytes, and a list of allowed commands stands in it). Only the next reply shows it,
 /// so one is provoked.
-const NUDGE_AFTER: Duration = Duration::from_secs(2);
+const NUDGE_AFTER: Duration = Duration::from_millis(500);
 
 /// A command for its reply alone.
 pub(super) const NUDGE: &str = "api status\n\n";

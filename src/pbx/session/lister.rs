@@ -71,6 +71,12 @@ impl Lister {
         self.wanted = true;
     }
 
+    /// The PBX does not let us have lists. That may change, but nothing is gained by asking often.
+    pub(super) fn refused(&mut self, now: Duration) {
+        self.progress_at = None;
+        self.next_at = Some(now + AUDIT_EVERY);
+    }
+
     /// Whether the running list makes no progress any more.
     pub(super) fn stalled(&self, now: Duration) -> bool {
         self.progress_at.is_some_and(|at| now >= at + STALLED_AFTER)

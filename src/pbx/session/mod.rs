@@ -109,7 +109,7 @@ pub enum Note {
     Listed,
     /// A list could not be read, in words; it is tried again.
     ListFailed(String),
-    /// The PBX does not let us list the legs, in words; it is tried again all the same.
+    /// The PBX does not let us list the legs, in words; it is tried again with the next comparison.
     ListRefused(String),
     /// Somebody should read the list of legs (the session that lists is another one).
     WantList,
