@@ -471,7 +471,7 @@ fn mistakes_in_yaml() {
         ("storage: {}\nstorage: {}", &["9:1 the key `storage` is written twice"]),
         ("storage:\n path: x\n  keep_days: 1", &["10:12 mapping values are not allowed in this context"]),
         ("storage: *nowhere", &["8:10 while parsing node, found unknown anchor"]),
-        ("? [a, b]\n: 1", &["8:3 a key must be a plain text"]),
+        ("? [a, b]\n: 1", &["8:3 a key must be text"]),
         (
             "log: &l\n  filter: inof\nscoring: *l",
             &[
@@ -479,6 +479,13 @@ fn mistakes_in_yaml() {
                 "9:11 `filter`: \"inof\" is neither a level (error, warn, info, debug, trace, off) nor MODULE=LEVEL",
                 "10:1 ? `scoring` is not applied yet: this version has no node scores",
             ],
+        ),
+        ("storage:\n  ~: 1", &["9:3 a key must be text"]),
+        ("storage:\n  keep_days: .inf", &["9:14 this is not a finite number"]),
+        ("storage:\n  keep_days: 1e999", &["9:14 this is not a finite number"]),
+        (
+            "storage:\n  keep_days: 99999999999999999999",
+            &["9:14 `keep_days` must be a whole number, 0 or greater, not a number as large as this"],
         ),
         ("...\n---\nx: 1", &["9:1 a second document begins here: put everything into one"]),
         ("log:\n  \u{fc}\u{fc}: [\u{fc}, {x: 1}]", &["9:3 there is no key `\u{fc}\u{fc}` here"]),
@@ -493,6 +500,27 @@ fn mistakes_in_yaml() {
     assert_eq!(found(load(&deep(100), Format::Yaml)), ["1:35 nested more than 32 levels deep"]);
     assert_eq!(found(load(&deep(100_000), Format::Yaml)).len(), 1);
     assert_eq!(found(load(&"- ".repeat(100_000), Format::Yaml)).len(), 1);
+}
+
+#[test]
+fn places_are_right_after_line_breaks_of_two_characters_and_letters_of_two_bytes() {
+    let toml = format!("# \u{fc}\n{NODE}name = \"\u{fc}\"\n").replace('\n', "\r\n");
+    assert_eq!(found(load(&toml, Format::Toml))[1], "7:1 there is no key `name` here");
+    let json = "{\"\u{fc}\": \"\u{fc}\", \"x\": 1,\r\n \"\u{fc}x\": 1}";
+    assert_eq!(
+        found(load(json, Format::Json))[2..],
+        ["1:2 there is no key `\u{fc}` here", "1:12 there is no key `x` here", "2:2 there is no key `\u{fc}x` here"]
+    );
+    let yaml = "# \u{fc}\r\n\u{fc}: \u{fc}\r\nlog:\r\n  x: {\u{fc}: \u{fc}, y: 1}\r\n  filter: 1\r\nx:\r\n- \u{a1}\r\n";
+    assert_eq!(
+        found(load(yaml, Format::Yaml))[2..],
+        [
+            "2:1 there is no key `\u{fc}` here",
+            "4:3 there is no key `x` here",
+            "5:11 `filter` must be text, not a number",
+            "6:1 there is no key `x` here",
+        ]
+    );
 }
 
 #[test]
@@ -918,7 +946,7 @@ fn survives(text: &str, format: Format) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_text_makes_it_panic(text in garbage()) {

@@ -174,6 +174,7 @@ impl<'a> Reader<'a> {
             Kind::Null => "nothing",
             Kind::Bool(_) => "true or false",
             Kind::Int(_) => "a number",
+            Kind::Float(number) if number.abs() > 9e15 => "a number as large as this",
             Kind::Float(number) if number.fract() == 0.0 => "a number with a decimal point",
             Kind::Float(_) => "a number with decimals",
             Kind::Text(_) => "text",

@@ -86,9 +86,10 @@ impl<'a> Build<'a> {
             return Err(SyntaxError::too_deep(at));
         }
         if self.expects_key() {
-            return Err(SyntaxError::new(at..at, "a key must be a plain text"));
+            return Err(SyntaxError::new(at..at, "a key must be text"));
         }
-        let spot = Spot { key: None, value: at..(at + 1).min(self.text.len()), inside };
+        let end = at + self.text[at..].chars().next().map_or(0, char::len_utf8);
+        let spot = Spot { key: None, value: at..end, inside };
         self.stack.push(Open { spot, anchor, key: None, values: self.values });
         Ok(())
     }
@@ -115,8 +116,15 @@ impl<'a> Build<'a> {
     fn scalar(&mut self, value: String, style: TScalarStyle, anchor: usize, mark: &Marker) -> Result<(), SyntaxError> {
         let start = self.byte(mark);
         let span = start..self.scalar_end(start, &value, style);
+        let plain = style == TScalarStyle::Plain;
         if self.expects_key() {
+            if plain && matches!(value.as_str(), "" | "~" | "null") {
+                return Err(SyntaxError::new(span, "a key must be text"));
+            }
             return self.key(value, span);
+        }
+        if plain && is_endless(&value) {
+            return Err(SyntaxError::new(span, "this is not a finite number"));
         }
         let spot = Spot::leaf(span);
         self.remember(anchor, &spot, 1);
@@ -128,7 +136,7 @@ impl<'a> Build<'a> {
         let rest = &self.text[start..];
         let end = start + rest.find([' ', ',', ']', '}', '\r', '\n']).unwrap_or(rest.len());
         if self.expects_key() {
-            return Err(SyntaxError::new(start..end, "a key must be a plain text"));
+            return Err(SyntaxError::new(start..end, "a key must be text"));
         }
         let (spot, values) = self.anchors.get(&anchor).cloned().unwrap_or((Spot::leaf(start..end), 1));
         self.values += values;
@@ -202,6 +210,13 @@ impl<'a> Build<'a> {
         }
         start + self.text[start..end].trim_end().len()
     }
+}
+
+/// Whether YAML takes the text for a number that is none, or too large to be one.
+fn is_endless(text: &str) -> bool {
+    let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    let number = text.bytes().any(|byte| byte.is_ascii_digit()).then(|| text.parse::<f64>());
+    matches!(word.as_str(), ".inf" | ".nan") || matches!(number, Some(Ok(number)) if !number.is_finite())
 }
 
 /// Length of the quoted text that `rest` begins with, quotes included.
