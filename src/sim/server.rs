@@ -94,18 +94,23 @@ fn welcome<D: Dialect>(shared: &Arc<Shared<D>>, stream: TcpStream, peer: SocketA
             buffer: BytesMut::new(),
             shared: Arc::clone(&task),
         };
-        // How it ended is nobody's business here: the peer saw it.
-        let _ = connection.converse().await;
+        if let Err(Gone::Reset) = connection.converse().await {
+            connection.reset();
+        }
         task.with(|pbx| pbx.disconnect(id));
     });
 }
 
 /// The connection is over: the peer, an act or a failure ended it.
-struct Gone;
+enum Gone {
+    Closed,
+    /// It is to end with a reset.
+    Reset,
+}
 
 impl From<io::Error> for Gone {
     fn from(_: io::Error) -> Self {
-        Self
+        Self::Closed
     }
 }
 
@@ -120,6 +125,14 @@ struct Connection<D: Dialect> {
 }
 
 impl<D: Dialect> Connection<D> {
+    /// Ends with RST instead of FIN.
+    fn reset(self) {
+        // Without linger the system discards what is unsent and resets; a failure leaves an ordinary close.
+        let _ = socket2::SockRef::from(self.writer.socket.as_ref()).set_linger(Some(Duration::ZERO));
+        // Dropping this half would send FIN before.
+        self.writer.socket.forget();
+    }
+
     async fn converse(&mut self) -> Result<(), Gone> {
         let mut conditions = self.shared.conditions.subscribe();
         while conditions.borrow_and_update().mute {
@@ -166,12 +179,12 @@ impl<D: Dialect> Connection<D> {
     /// Reads and forgets until the conditions change.
     async fn ignore_input(&mut self, conditions: &mut watch::Receiver<Conditions>) -> Result<(), Gone> {
         tokio::select! {
-            () = self.shared.tasks.stopping() => Err(Gone),
+            () = self.shared.tasks.stopping() => Err(Gone::Closed),
             Some(act) = self.writer.acts.recv() => self.writer.act(act).await,
             _ = conditions.changed() => Ok(()),
             read = self.reader.read_buf(&mut self.buffer) => {
                 self.buffer.clear();
-                if read? == 0 { Err(Gone) } else { Ok(()) }
+                if read? == 0 { Err(Gone::Closed) } else { Ok(()) }
             }
         }
     }
@@ -197,7 +210,7 @@ impl<D: Dialect> Connection<D> {
             match output {
                 Output::Say(bytes) => self.writer.reply(&bytes).await?,
                 Output::Wait(span) => self.writer.pause(span / self.shared.clock.rate()).await?,
-                Output::Close => return Err(Gone),
+                Output::Close => return Err(Gone::Closed),
             }
         }
         Ok(())
@@ -234,19 +247,15 @@ impl<D: Dialect> Writer<D> {
     async fn event(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         if self.halve_next {
             self.put(&bytes[..bytes.len() / 2], 0).await?;
-            return Err(Gone);
+            return Err(Gone::Closed);
         }
         self.put(bytes, 1).await
     }
 
     async fn act(&mut self, act: Act) -> Result<(), Gone> {
         match act {
-            Act::Close => Err(Gone),
-            Act::Reset => {
-                // Without linger the system sends RST instead of FIN.
-                socket2::SockRef::from(self.socket.as_ref()).set_linger(Some(Duration::ZERO))?;
-                Err(Gone)
-            }
+            Act::Close => Err(Gone::Closed),
+            Act::Reset => Err(Gone::Reset),
             Act::Garbage(bytes) => self.put(&bytes, 0).await,
             Act::HalfFrame => {
                 self.halve_next = true;
@@ -273,8 +282,8 @@ impl<D: Dialect> Writer<D> {
         for part in bytes.chunks(piece) {
             tokio::select! {
                 written = self.socket.write_all(part) => written?,
-                () = self.shared.tasks.stopping() => return Err(Gone),
-                () = ended(&mut self.acts) => return Err(Gone),
+                () = self.shared.tasks.stopping() => return Err(Gone::Closed),
+                gone = ended(&mut self.acts) => return Err(gone),
             }
             if !pause.is_zero() {
                 self.pause(pause).await?;
@@ -287,17 +296,18 @@ impl<D: Dialect> Writer<D> {
     async fn pause(&mut self, span: Duration) -> Result<(), Gone> {
         tokio::select! {
             () = tokio::time::sleep(span) => Ok(()),
-            () = self.shared.tasks.stopping() => Err(Gone),
-            () = ended(&mut self.acts) => Err(Gone),
+            () = self.shared.tasks.stopping() => Err(Gone::Closed),
+            gone = ended(&mut self.acts) => Err(gone),
         }
     }
 }
 
 /// Resolves when a connection that is busy writing is to end; other acts that come meanwhile are of no use to it.
-async fn ended(acts: &mut mpsc::Receiver<Act>) {
+async fn ended(acts: &mut mpsc::Receiver<Act>) -> Gone {
     loop {
         match acts.recv().await {
-            Some(Act::Close | Act::Reset) => return,
+            Some(Act::Close) => return Gone::Closed,
+            Some(Act::Reset) => return Gone::Reset,
             Some(_) => (),
             None => std::future::pending().await,
         }

@@ -185,6 +185,34 @@ async fn a_wrong_password_is_answered_late_and_with_the_end() {
 }
 
 #[tokio::test]
+async fn a_challenge_is_answered_with_the_secret_unseen() {
+    let (pbx, _tasks) = asterisk(Version::V22).await;
+    let mut client = Client::connect(pbx.address()).await;
+    client.send("Action: Challenge\r\nAuthType: MD5\r\n\r\n").await;
+    let challenge = client.ami().await.unwrap().get("Challenge").unwrap().to_owned();
+    let digest = <md5::Md5 as md5::Digest>::digest(format!("{challenge}ClueCon"));
+    let key: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let login = format!("Action: Login\r\nUsername: POINTSMAN\r\nAuthType: MD5\r\nKey: {key}\r\nEvents: off");
+    assert_eq!(client.action(&login).await.get("Message"), Some("Authentication accepted"));
+}
+
+#[tokio::test]
+async fn filters_limit_what_is_sent() {
+    let (pbx, _tasks) = asterisk(Version::V22).await;
+    pbx.set_vendor("good", Behaviour::instant());
+    let mut client = Client::ami_session(pbx.address(), "call").await;
+    let add = |filter: &str| format!("Action: Filter\r\nOperation: Add\r\nFilter: {filter}");
+    client.action(&add("^Event: (Newchannel|Hangup)")).await;
+    client.action(&add("!Event: HangupRequest")).await;
+    drop(pbx.place_call(to(&["good"])));
+    let mut kinds = Vec::new();
+    while kinds.len() < 4 {
+        kinds.push(client.ami().await.unwrap().event().unwrap().to_owned());
+    }
+    assert_eq!(kinds, ["Newchannel", "Newchannel", "Hangup", "Hangup"]);
+}
+
+#[tokio::test]
 async fn names_of_callers_may_hold_anything() {
     let (pbx, _tasks) = asterisk(Version::V22).await;
     pbx.set_vendor("good", Behaviour::instant());

@@ -1,7 +1,8 @@
 //! A simulated Asterisk: the manager interface of a 22 (or a 16) with chan_pjsip.
 //!
 //! Told apart from the real one by this: of the classes of events it sends `call`, `system` and, for global
-//! variables, `dialplan`; no Cdr, no RTCP; filters compare plain text, not regular expressions; the actions of
+//! variables, `dialplan`; no Cdr, no RTCP; filters know the regular expressions of
+//! [`session`], no more; the actions of
 //! [`action`], no others.
 
 mod action;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use md5::{Digest, Md5};
 
 use crate::sim::asterisk::class::Classes;
 use crate::sim::asterisk::message::{Event, Message};
@@ -28,16 +29,40 @@ pub(crate) struct Subscription {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Filter {
     exclude: bool,
-    /// Name of the event (advanced filters) or any text in it (legacy ones, which are regular expressions on the real
-    /// server).
+    /// Name of the event, in advanced filters.
     name: Option<String>,
-    text: Option<Vec<u8>>,
+    text: Option<Pattern>,
 }
 
 impl Filter {
     fn matches(&self, event: &Event) -> bool {
         let named = self.name.as_deref().is_none_or(|name| name == event.name);
-        named && self.text.as_deref().is_none_or(|text| event.bytes.windows(text.len().max(1)).any(|at| at == text))
+        named && self.text.as_ref().is_none_or(|text| text.matches(&event.bytes))
+    }
+}
+
+/// As much of a regular expression as filters of events need: text, `^` before it, `(one|another)` after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pattern {
+    anchored: bool,
+    any_of: Vec<Vec<u8>>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        let (anchored, text) = text.strip_prefix('^').map_or((false, text), |text| (true, text));
+        let group = text.strip_suffix(')').and_then(|text| text.split_once('('));
+        let any_of = match group {
+            Some((before, inside)) => inside.split('|').map(|word| format!("{before}{word}").into_bytes()).collect(),
+            None => vec![text.as_bytes().to_vec()],
+        };
+        Self { anchored, any_of }
+    }
+
+    fn matches(&self, text: &[u8]) -> bool {
+        self.any_of.iter().any(|wanted| {
+            text.starts_with(wanted) || (!self.anchored && text.windows(wanted.len().max(1)).any(|at| at == wanted))
+        })
     }
 }
 
@@ -56,14 +81,14 @@ impl Subscription {
     pub(super) fn add_filter(&mut self, criteria: Option<&str>, filter: &str) {
         let Some(criteria) = criteria else {
             let (exclude, text) = filter.strip_prefix('!').map_or((false, filter), |text| (true, text));
-            self.filters.push(Filter { exclude, name: None, text: Some(text.as_bytes().to_vec()) });
+            self.filters.push(Filter { exclude, name: None, text: Some(Pattern::new(text)) });
             return;
         };
         let argument = |key: &str| {
             let (_, after) = criteria.split_once(&format!("{key}("))?;
             after.split_once(')').map(|(inside, _)| inside.to_owned())
         };
-        let text = if filter.is_empty() { None } else { Some(filter.as_bytes().to_vec()) };
+        let text = if filter.is_empty() { None } else { Some(Pattern::new(filter)) };
         let exclude = argument("action").as_deref() == Some("exclude");
         self.filters.push(Filter { exclude, name: argument("name"), text });
     }
@@ -130,7 +155,11 @@ impl AmiSession {
         }
         let asterisk = &pbx.dialect;
         let known = action.text("Username").eq_ignore_ascii_case(&asterisk.username);
-        let secret = action.text("Secret") == asterisk.password;
+        let secret = if action.text("AuthType").eq_ignore_ascii_case("MD5") {
+            !self.challenge.is_empty() && action.text("Key") == challenge_key(&self.challenge, &asterisk.password)
+        } else {
+            action.text("Secret") == asterisk.password
+        };
         if !known || !secret || conditions.refuse_password || conditions.refuse_peers {
             return vec![Output::Wait(REFUSAL_DELAY), action.error("Authentication failed"), Output::Close];
         }
@@ -175,6 +204,12 @@ impl AmiSession {
         response.push("Events", if heard == Classes::NONE { "Off" } else { "On" });
         vec![Output::Say(response.finish())]
     }
+}
+
+/// What proves the secret: MD5 over challenge and secret, in lower-case hex.
+fn challenge_key(challenge: &str, secret: &str) -> String {
+    let digest = Md5::new().chain_update(challenge).chain_update(secret).finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes the lines of an action apart.
@@ -243,5 +278,19 @@ impl Session<Asterisk> for AmiSession {
 
     fn takes_events(&self, _buffer: &[u8]) -> bool {
         self.logged_in
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn patterns_know_what_filters_need() {
+        let event = b"Event: HangupRequest\r\nPrivilege: call,all\r\n";
+        assert!(Pattern::new("^Event: (Newchannel|Hangup)").matches(event));
+        assert!(!Pattern::new("^Event: (Newchannel|Newstate)").matches(event));
+        assert!(!Pattern::new("^Hangup").matches(event));
+        assert!(Pattern::new("Privilege: call").matches(event));
     }
 }

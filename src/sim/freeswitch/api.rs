@@ -196,6 +196,9 @@ fn split_arguments(text: &str) -> Vec<String> {
 }
 
 fn global_getvar(pbx: &Pbx<FreeSwitch>, name: &str) -> Vec<u8> {
+    if name == "core_uuid" {
+        return pbx.dialect.core.clone().into_bytes();
+    }
     if name.is_empty() {
         return pbx.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect::<String>().into_bytes();
     }
