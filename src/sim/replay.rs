@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn the_login_is_not_played() {
         let stream = b"Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK accepted\n\n\
-                       Content-Length: 22\nContent-Type: text/event-plain\n\nCore-UUID: abc\n".as_slice();
+                       Content-Length: 22\nContent-Type: text/event-plain\n\nCore-UUID: abc\n"
+            .as_slice();
         let recording = Recording::new(PbxKind::FreeSwitch, Bytes::from_static(stream));
         assert!(recording.events.starts_with(b"Content-Length: 22"));
         assert_eq!(recording.core_uuid().as_deref(), Some("abc"));

@@ -118,12 +118,7 @@ impl Behaviour {
     /// Sends 183 with media after 0.4 s and answers 1.5 s later.
     #[must_use]
     pub fn early_media() -> Self {
-        Self {
-            sign: Sign::EarlyMedia,
-            sign_after: Span::millis(400),
-            final_after: Span::millis(1500),
-            ..Self::good()
-        }
+        Self { sign: Sign::EarlyMedia, sign_after: Span::millis(400), final_after: Span::millis(1500), ..Self::good() }
     }
 
     /// Answers this share of its calls (0 to 1); of the others a half fail with 503, a quarter is busy, a fifth rings
@@ -256,10 +251,10 @@ mod tests {
     fn signals_are_in_order_and_fit_the_fate() {
         let mut rng = fastrand::Rng::with_seed(7);
         let plan = Behaviour::always(Fate::RefusedAfterSign(486)).draw(&mut rng);
-        assert_eq!(plan.signals, vec![
-            (Duration::from_millis(300), FarEnd::Ringing),
-            (Duration::from_millis(1500), FarEnd::Refused(486)),
-        ]);
+        assert_eq!(
+            plan.signals,
+            vec![(Duration::from_millis(300), FarEnd::Ringing), (Duration::from_millis(1500), FarEnd::Refused(486)),]
+        );
         assert_eq!(Behaviour::always(Fate::Silent).draw(&mut rng).signals, vec![]);
         assert_eq!(Behaviour::instant().draw(&mut rng).signals, vec![(Duration::ZERO, FarEnd::Answered)]);
     }

@@ -44,9 +44,27 @@ async fn an_answered_call_is_26_events() {
     frames.push(client.ami().await.unwrap());
     assert_eq!(frames.len(), 26, "{:#?}", story(&frames));
     let wanted = [
-        "Newchannel C", "Newchannel T", "NewCallerid T", "NewConnectedLine T", "DialBegin C", "NewConnectedLine C", "Newstate T",
-        "DialState C", "Newstate T", "DialEnd C", "Newstate C", "BridgeCreate", "BridgeEnter T", "BridgeEnter C", "HangupRequest C",
-        "BridgeLeave C", "BridgeLeave T", "BridgeDestroy", "SoftHangupRequest C", "Hangup T", "Hangup C",
+        "Newchannel C",
+        "Newchannel T",
+        "NewCallerid T",
+        "NewConnectedLine T",
+        "DialBegin C",
+        "NewConnectedLine C",
+        "Newstate T",
+        "DialState C",
+        "Newstate T",
+        "DialEnd C",
+        "Newstate C",
+        "BridgeCreate",
+        "BridgeEnter T",
+        "BridgeEnter C",
+        "HangupRequest C",
+        "BridgeLeave C",
+        "BridgeLeave T",
+        "BridgeDestroy",
+        "SoftHangupRequest C",
+        "Hangup T",
+        "Hangup C",
     ];
     assert_eq!(story(&frames), wanted);
     let bytes: usize = frames.iter().map(|frame| frame.len).sum();
@@ -85,7 +103,11 @@ async fn our_own_ends_have_made_up_causes() {
         let end = frames.iter().find(|frame| frame.event() == Some("DialEnd")).unwrap();
         let hangup = frames.iter().find(|frame| frame.event() == Some("Hangup")).unwrap();
         assert_eq!(hangup.get("Uniqueid"), end.get("DestUniqueid"));
-        (end.get("DialStatus").unwrap().to_owned(), hangup.get("Cause").unwrap().to_owned(), hangup.get("TechCause").map(str::to_owned))
+        (
+            end.get("DialStatus").unwrap().to_owned(),
+            hangup.get("Cause").unwrap().to_owned(),
+            hangup.get("TechCause").map(str::to_owned),
+        )
     };
     let short = |trunk| Call { ring_timeout: std::time::Duration::from_secs(4), ..to(&[trunk]) };
     for trunk in ["rings", "dead"] {
@@ -114,7 +136,10 @@ async fn the_dialplan_follows_the_variables() {
     assert_eq!(client.action("Action: Getvar\r\nVariable: pm_route_intl").await.get("Value"), Some("second,first"));
     assert_eq!(client.action("Action: Getvar\r\nVariable: unset").await.get("Value"), Some(""));
     assert_eq!(client.action("Action: Getvar\r\nVariable: SYSINFO(loadavg)").await.get("Value"), Some("0.250000"));
-    assert_eq!(client.action("Action: Setvar\r\nVariable: DB(a/b)\r\nValue: 1").await.get("Message"), Some("Variable not set"));
+    assert_eq!(
+        client.action("Action: Setvar\r\nVariable: DB(a/b)\r\nValue: 1").await.get("Message"),
+        Some("Variable not set")
+    );
 }
 
 #[tokio::test]
@@ -124,8 +149,14 @@ async fn the_database_and_the_lists_work() {
     let mut client = Client::ami_session(pbx.address(), "off").await;
     let entry = "Family: pm\r\nKey: k";
     let message = |frame: &Frame| frame.get("Message").unwrap_or_default().to_owned();
-    assert_eq!(message(&client.action(&format!("Action: DBDel\r\n{entry}")).await), "Database entry could not be deleted");
-    assert_eq!(message(&client.action(&format!("Action: DBPut\r\n{entry}\r\nVal: v")).await), "Updated database successfully");
+    assert_eq!(
+        message(&client.action(&format!("Action: DBDel\r\n{entry}")).await),
+        "Database entry could not be deleted"
+    );
+    assert_eq!(
+        message(&client.action(&format!("Action: DBPut\r\n{entry}\r\nVal: v")).await),
+        "Updated database successfully"
+    );
     assert_eq!(client.action(&format!("Action: DBGet\r\n{entry}")).await.get("EventList"), Some("start"));
     assert_eq!(client.ami().await.unwrap().get("Val"), Some("v"));
     assert_eq!(client.ami().await.unwrap().get("EventList"), Some("Complete"));
@@ -167,8 +198,18 @@ async fn limits_and_permissions_are_those_of_the_real_one() {
     assert!(client.action(many.trim_end()).await.get("Message").unwrap().starts_with("Too many lines"));
     assert_eq!(client.action("").await.get("Message"), Some("Missing action in request"));
     client.ami().await.unwrap();
-    assert_eq!(client.action("Action: Command\r\nCommand: core show uptime").await.get("Message"), Some("Permission denied"));
-    assert!(client.action("Action: Nonsense").await.get("Message").unwrap().starts_with("Invalid/unknown command: Nonsense."));
+    assert_eq!(
+        client.action("Action: Command\r\nCommand: core show uptime").await.get("Message"),
+        Some("Permission denied")
+    );
+    assert!(
+        client
+            .action("Action: Nonsense")
+            .await
+            .get("Message")
+            .unwrap()
+            .starts_with("Invalid/unknown command: Nonsense.")
+    );
     assert_eq!(client.action("action:PING\r\nActionID: p").await.get("Ping"), Some("Pong"));
     assert!(client.action("Action: ListCommands").await.get("Setvar").is_some());
     assert_eq!(client.action("Action: Logoff").await.get("Response"), Some("Goodbye"));

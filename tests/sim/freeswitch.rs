@@ -79,7 +79,11 @@ async fn refusals_say_what_the_vendor_sent() {
     // The hunt goes on after what is the vendor's fault and stops at the busy one.
     let report = pbx.place_call(to(&["dead", "v503", "v486", "v503"])).report().await;
     assert_eq!(report.trunks(), ["dead", "v503", "v486"]);
-    let wanted = [("503", "NORMAL_TEMPORARY_FAILURE", "41"), ("503", "NORMAL_TEMPORARY_FAILURE", "41"), ("486", "USER_BUSY", "17")];
+    let wanted = [
+        ("503", "NORMAL_TEMPORARY_FAILURE", "41"),
+        ("503", "NORMAL_TEMPORARY_FAILURE", "41"),
+        ("486", "USER_BUSY", "17"),
+    ];
     for (status, cause, q850) in wanted {
         let frame = client.esl().await.unwrap();
         assert_eq!(frame.get("variable_sip_hangup_disposition"), Some("recv_refuse"));
@@ -203,7 +207,9 @@ async fn heartbeats_balance_with_destroys() {
         heartbeat: std::time::Duration::from_secs(2),
         ..pointsman::sim::freeswitch::Options::default()
     };
-    let pbx = pointsman::sim::freeswitch::Server::start(options, pointsman::clock::Clock::running_at(20), &tasks).await.unwrap();
+    let pbx = pointsman::sim::freeswitch::Server::start(options, pointsman::clock::Clock::running_at(20), &tasks)
+        .await
+        .unwrap();
     pbx.set_vendor("good", Behaviour::good());
     let mut client = Client::esl_session(pbx.address(), &["event plain HEARTBEAT CHANNEL_DESTROY"]).await;
     let gone = |frame: &Frame| -> u64 {
@@ -246,7 +252,11 @@ async fn logins_and_subscriptions_are_answered_as_freeswitch_does() {
     client.send("\n\nevent plain\n\nevent plain CUSTOM sofia::gateway_state HEARTBEAT\n\n").await;
     assert_eq!(client.esl().await.unwrap().get("Reply-Text"), Some("-ERR no keywords supplied"));
     assert_eq!(client.esl().await.unwrap().get("Reply-Text"), Some("+OK event listener enabled plain"));
-    client.send("bgapi echo hello\nJob-UUID: job-1\n\nevent plain BACKGROUND_JOB\n\nbgapi echo hello\nJob-UUID: job-2\n\n").await;
+    client
+        .send(
+            "bgapi echo hello\nJob-UUID: job-1\n\nevent plain BACKGROUND_JOB\n\nbgapi echo hello\nJob-UUID: job-2\n\n",
+        )
+        .await;
     assert_eq!(client.esl().await.unwrap().get("Job-UUID"), Some("job-1"), "nobody had subscribed to its result");
     assert_eq!(client.esl().await.unwrap().get("Reply-Text"), Some("+OK event listener enabled plain"));
     assert_eq!(client.esl().await.unwrap().get("Reply-Text"), Some("+OK Job-UUID: job-2"));

@@ -244,11 +244,7 @@ fn db_get(pbx: &Pbx<Asterisk>, action: &Action<'_>) -> Vec<Output> {
     item.push("Family", &entry.0);
     item.push("Key", &entry.1);
     item.push("Val", value);
-    vec![
-        list_start(action, "Result will follow"),
-        Output::Say(item.finish()),
-        list_end(action, "DBGetComplete", 1),
-    ]
+    vec![list_start(action, "Result will follow"), Output::Say(item.finish()), list_end(action, "DBGetComplete", 1)]
 }
 
 fn db_get_tree(pbx: &Pbx<Asterisk>, action: &Action<'_>) -> Vec<Output> {

@@ -6,8 +6,25 @@ pub(crate) struct Classes(u32);
 
 /// Names of the classes, in Asterisk's order of bits.
 const NAMES: [&str; 19] = [
-    "system", "call", "log", "verbose", "command", "agent", "user", "config", "dtmf", "reporting", "cdr", "dialplan",
-    "originate", "agi", "cc", "aoc", "test", "security", "message",
+    "system",
+    "call",
+    "log",
+    "verbose",
+    "command",
+    "agent",
+    "user",
+    "config",
+    "dtmf",
+    "reporting",
+    "cdr",
+    "dialplan",
+    "originate",
+    "agi",
+    "cc",
+    "aoc",
+    "test",
+    "security",
+    "message",
 ];
 
 impl Classes {

@@ -197,7 +197,8 @@ pub(crate) fn date_gmt(at: Timestamp) -> String {
 }
 
 fn strftime(at: Timestamp, format: &str) -> String {
-    jiff::Timestamp::from_microsecond(at.as_micros()).map_or_else(|_| String::new(), |at| at.strftime(format).to_string())
+    jiff::Timestamp::from_microsecond(at.as_micros())
+        .map_or_else(|_| String::new(), |at| at.strftime(format).to_string())
 }
 
 /// `0 years, 0 days, 0 hours, 20 minutes, 5 seconds, 138 milliseconds, 198 microseconds`.

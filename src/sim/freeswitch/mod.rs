@@ -51,7 +51,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pbx: handle::Options::default(), heartbeat: Duration::from_secs(20), core_uuid: None, users: BTreeMap::new() }
+        Self {
+            pbx: handle::Options::default(),
+            heartbeat: Duration::from_secs(20),
+            core_uuid: None,
+            users: BTreeMap::new(),
+        }
     }
 }
 
@@ -274,7 +279,8 @@ impl FreeSwitch {
         self.count_session(stage.at);
         if let Some(a_uuid) = self.callers.get(&call).cloned() {
             self.reshape(&a_uuid, |a| {
-                a.variables.set("current_application_data", format!("sofia/gateway/{gateway}/{}", a.profile.destination));
+                a.variables
+                    .set("current_application_data", format!("sofia/gateway/{gateway}/{}", a.profile.destination));
                 a.variables.set("originate_disposition", "INVALID_GATEWAY");
                 a.variables.set("DIALSTATUS", "INVALID_GATEWAY");
                 a.variables.set("originate_failed_cause", "INVALID_GATEWAY");
@@ -332,8 +338,7 @@ impl FreeSwitch {
                 b.answer_state = "early";
             }
         });
-        let (name, origin) =
-            if media { ("CHANNEL_PROGRESS_MEDIA", MEDIA) } else { ("CHANNEL_PROGRESS", RING_READY) };
+        let (name, origin) = if media { ("CHANNEL_PROGRESS_MEDIA", MEDIA) } else { ("CHANNEL_PROGRESS", RING_READY) };
         self.tell(stage, name, origin, &uuid);
         self.reshape(&uuid, |b| b.call_state = if media { "EARLY" } else { "RINGING" });
 

@@ -120,7 +120,13 @@ impl FsSession {
         vec![reply("-ERR command not found")]
     }
 
-    fn command(&mut self, pbx: &mut Pbx<FreeSwitch>, at: Timestamp, line: &str, headers: &[(&str, &str)]) -> Vec<Output> {
+    fn command(
+        &mut self,
+        pbx: &mut Pbx<FreeSwitch>,
+        at: Timestamp,
+        line: &str,
+        headers: &[(&str, &str)],
+    ) -> Vec<Output> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim();
         match word.to_ascii_lowercase().as_str() {
@@ -158,11 +164,11 @@ impl FsSession {
 
     fn bgapi(pbx: &mut Pbx<FreeSwitch>, at: Timestamp, line: &str, headers: &[(&str, &str)]) -> Output {
         let (command, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let chosen = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("Job-UUID")).map(|(_, id)| (*id).to_owned());
+        let chosen =
+            headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("Job-UUID")).map(|(_, id)| (*id).to_owned());
         let job = chosen.unwrap_or_else(|| new_uuid(&mut pbx.dialect.ids));
         let output = api::run(pbx, at, command, arguments);
-        let event =
-            pbx.dialect.background_job(at, &job, command, arguments, &String::from_utf8_lossy(&output));
+        let event = pbx.dialect.background_job(at, &job, command, arguments, &String::from_utf8_lossy(&output));
         pbx.publish(&event);
         Output::Say(
             format!("Content-Type: command/reply\nReply-Text: +OK Job-UUID: {job}\nJob-UUID: {job}\n\n").into_bytes(),
@@ -193,7 +199,8 @@ impl Subscription {
         if !valid {
             return "-ERR no keywords supplied".to_owned();
         }
-        let format = format.map_or("plain", |format| if format.eq_ignore_ascii_case("json") { "json" } else { "plain" });
+        let format =
+            format.map_or("plain", |format| if format.eq_ignore_ascii_case("json") { "json" } else { "plain" });
         self.json = format == "json";
         self.listening = true;
         format!("+OK event listener enabled {format}")
