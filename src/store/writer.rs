@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::backlog::{Backlog, minute};
 use super::file::{self, OpenFile};
@@ -23,8 +23,9 @@ use crate::time::Timestamp;
 /// How often the log is synchronised to the disk and folded into the database: what a loss of power can cost.
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(2);
 
-/// How long rows are gathered for one transaction. Leaves the larger part of the 50 ms to the write itself.
-const GATHER: Duration = Duration::from_millis(20);
+/// Least time from one transaction to the next. What comes after a pause is written at once; under load, what comes
+/// within this time shares a transaction, and the larger part of the 50 ms is left to the write itself.
+const PACE: Duration = Duration::from_millis(20);
 
 /// How often the task looks, without anything to write, whether the file is still there.
 const TICK: Duration = Duration::from_secs(1);
@@ -223,11 +224,15 @@ struct Task {
     /// What the file holds, or held when we last had it.
     content: Content,
     pruning: Pruning,
+    pace: Interval,
 }
 
 impl Task {
     fn new(path: PathBuf, keep: Duration, clock: Clock, tasks: &Tasks, writer: &Writer) -> Self {
+        let mut pace = interval(PACE);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
+            pace,
             path,
             keep,
             clock,
@@ -256,7 +261,7 @@ impl Task {
                 }
                 Err(error) => {
                     self.shared.report_problem(error.to_string());
-                    self.unless_stopping(sleep(retry)).await;
+                    let _ = timeout(retry, self.tasks.stopping()).await;
                     retry = LONGEST_RETRY.min(retry * 2);
                 }
             }
@@ -264,15 +269,14 @@ impl Task {
         self.finish().await;
     }
 
-    /// Waits until something was handed over and a little longer, for what comes with it.
-    async fn wait_for_work(&self) {
-        let _ = timeout(TICK, self.unless_stopping(self.shared.wake.notified())).await;
-        self.unless_stopping(sleep(GATHER)).await;
-    }
-
-    async fn unless_stopping(&self, wait: impl Future<Output = ()>) {
+    /// Waits until something was handed over and the next transaction is due.
+    async fn wait_for_work(&mut self) {
+        let due = async {
+            let _ = timeout(TICK, self.shared.wake.notified()).await;
+            self.pace.tick().await;
+        };
         tokio::select! {
-            () = wait => {}
+            () = due => {}
             () = self.tasks.stopping() => {}
         }
     }
