@@ -1,24 +1,24 @@
 //! The program's books against the vendors' own: every attempt that a vendor saw is counted once, with what happened.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use pointsman::call::outcome::Outcome;
 
 use crate::lab::SOON;
-use crate::lab::asterisk::{Asterisk, Kind};
-use crate::lab::pbx::Pbx;
+use crate::lab::asterisk::Kind;
+use crate::lab::pbx::{Pbx, Switch};
 use crate::lab::pointsman::{Pointsman, configuration, connection, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
 
-/// A call: how the two vendors behave, what the caller does, the digit that says what the dialplan does, and what must
-/// come out for each vendor that is tried.
+/// A call: how the two vendors behave, what the caller does, whether both are tried at once, and what must come out for
+/// each vendor that is tried.
 struct Case {
     first: Behaviour,
     second: Behaviour,
     caller: Caller,
-    dialplan: char,
+    fork: bool,
     outcomes: &'static [(&'static str, Outcome)],
 }
 
@@ -26,10 +26,10 @@ const A: &str = "vendor-a";
 const B: &str = "vendor-b";
 
 fn hunt(first: Behaviour, outcomes: &'static [(&'static str, Outcome)]) -> Case {
-    Case { first, second: Behaviour::Good, caller: Caller::Talks(600), dialplan: '1', outcomes }
+    Case { first, second: Behaviour::Good, caller: Caller::Talks(600), fork: false, outcomes }
 }
 
-fn cases(kind: Kind) -> Vec<Case> {
+fn cases(switch: Switch) -> Vec<Case> {
     use Behaviour::{Dead, Early, Good, HangsUp, Instant, Refuses, RingsForEver, RingsThenRefuses, Silent};
     use Outcome::{Answered, Busy, CallerGone, LostRace, NoAnswer, NumberInvalid, Rejected, VendorFailed};
     let mut cases = vec![
@@ -56,33 +56,36 @@ fn cases(kind: Kind) -> Vec<Case> {
         Case { caller: Caller::CancelsRinging(300), ..hunt(RingsForEver, &[(A, CallerGone)]) },
         Case { caller: Caller::CancelsSilence(300), ..hunt(Silent, &[(A, CallerGone)]) },
         // Both at once.
-        Case { second: RingsForEver, dialplan: '2', ..hunt(Good, &[(B, LostRace), (A, Answered)]) },
+        Case { second: RingsForEver, fork: true, ..hunt(Good, &[(B, LostRace), (A, Answered)]) },
     ];
-    // Releases before 16.28, 20.17 and 22.7 do not tell the SIP status: there 403 looks like a refusal by the person.
-    let forbidden: &[_] =
-        if kind == Kind::Recent { &[(A, VendorFailed), (B, Answered)] } else { &[(A, Rejected), (B, Answered)] };
+    // Without the status a vendor who refuses us looks like a person who refuses the call.
+    let forbidden: &[_] = match switch.tells_sip_status() {
+        true => &[(A, VendorFailed), (B, Answered)],
+        false => &[(A, Rejected), (B, Answered)],
+    };
     cases.push(hunt(Refuses(403), forbidden));
     cases
 }
 
-/// Copies everything that a manager session is sent into a file, until it is dropped.
+/// Copies everything that a control port sends, until it is finished.
 struct Recording {
+    kind: &'static str,
     stream: TcpStream,
     thread: Option<std::thread::JoinHandle<Vec<u8>>>,
 }
 
 impl Recording {
-    fn start(asterisk: &Asterisk) -> Self {
-        use std::io::Write;
-        let mut stream = TcpStream::connect(("127.0.0.1", asterisk.ami_port)).unwrap();
-        stream.write_all(b"Action: Login\r\nUsername: lab\r\nSecret: lab\r\nEvents: call,system\r\n\r\n").unwrap();
+    fn start(pbx: &dyn Pbx) -> Self {
+        let (port, subscription, kind) = pbx.subscription();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(subscription).unwrap();
         let mut reader = stream.try_clone().unwrap();
         let thread = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let _ = reader.read_to_end(&mut bytes);
             bytes
         });
-        Self { stream, thread: Some(thread) }
+        Self { kind, stream, thread: Some(thread) }
     }
 
     fn finish(mut self) -> Vec<u8> {
@@ -97,21 +100,23 @@ struct Attempt {
     outcome: Outcome,
 }
 
-fn attempts_are_what_happened(kind: Kind) {
+fn attempts_are_what_happened(switch: Switch) {
     let mut first = Vendor::start(A, Behaviour::Good);
     let mut second = Vendor::start(B, Behaviour::Good);
-    let asterisk = Asterisk::start(kind, &[&first, &second]);
-    let text = configuration(&[asterisk.node("pbx")], &[A, B], "statistics_window = 500");
+    let pbx = switch.start(&[&first, &second]);
+    let text = configuration(&[pbx.node("pbx")], &[A, B], "statistics_window = 500");
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
-    let recording = Recording::start(&asterisk);
+    let recording = Recording::start(&*pbx);
 
     let mut expected = Vec::new();
     let mut unseen = 0;
-    for (i, case) in cases(kind).into_iter().enumerate() {
+    for (i, case) in cases(switch).into_iter().enumerate() {
         first.turn(case.first);
         second.turn(case.second);
-        call(&asterisk, &format!("{}00{i:04}", case.dialplan), case.caller);
+        let number = format!("00{i:04}");
+        let number = if case.fork { pbx.forked(&number) } else { pbx.hunted(&number) };
+        call(&*pbx, &number, case.caller);
         expected.extend(case.outcomes.iter().map(|(vendor, outcome)| ((*vendor).to_owned(), *outcome)));
         unseen += usize::from(case.first == Behaviour::Dead);
         // One call after the other: the ends come in the order of the calls.
@@ -143,8 +148,9 @@ fn attempts_are_what_happened(kind: Kind) {
 
     // Each attempt by itself, from a recording of the same events.
     let file = tempfile::NamedTempFile::new().unwrap();
+    let kind = recording.kind;
     std::fs::write(file.path(), recording.finish()).unwrap();
-    let output = pointsman.command(&["replay", "--kind", "ami", file.path().to_str().unwrap()]);
+    let output = pointsman.command(&["replay", "--kind", kind, file.path().to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let replayed: Vec<(String, Outcome)> = String::from_utf8_lossy(&output.stdout)
         .lines()
@@ -156,29 +162,34 @@ fn attempts_are_what_happened(kind: Kind) {
 
 #[test]
 fn attempts_are_what_happened_on_a_recent_asterisk() {
-    attempts_are_what_happened(Kind::Recent);
+    attempts_are_what_happened(Switch::Asterisk(Kind::Recent));
 }
 
 #[test]
 fn attempts_are_what_happened_on_asterisk_16() {
-    attempts_are_what_happened(Kind::Old);
+    attempts_are_what_happened(Switch::Asterisk(Kind::Old));
 }
 
 #[test]
 fn attempts_are_what_happened_on_asterisk_16_with_chan_sip() {
-    attempts_are_what_happened(Kind::OldChanSip);
+    attempts_are_what_happened(Switch::Asterisk(Kind::OldChanSip));
 }
 
-/// 20 calls a second for 20 s, each over two vendors: not one attempt is lost.
-fn nothing_is_lost_under_load(kind: Kind) {
+#[test]
+fn attempts_are_what_happened_on_freeswitch() {
+    attempts_are_what_happened(Switch::FreeSwitch);
+}
+
+/// 400 calls, 20 a second (40 on FreeSWITCH), each over two vendors: not one attempt is lost.
+fn nothing_is_lost_under_load(switch: Switch, rate: u32) {
     const CALLS: u32 = 400;
     let first = Vendor::start(A, Behaviour::Refuses(503));
     let second = Vendor::start(B, Behaviour::Good);
-    let asterisk = Asterisk::start(kind, &[&first, &second]);
-    let text = configuration(&[asterisk.node("pbx")], &[A, B], "statistics_window = 1000");
+    let pbx = switch.start(&[&first, &second]);
+    let text = configuration(&[pbx.node("pbx")], &[A, B], "statistics_window = 1000");
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
-    let finals = place(&asterisk, "1009", Caller::Talks(2000), CALLS, 20).finals(Duration::from_secs(120));
+    let finals = place(&*pbx, &pbx.hunted("009"), Caller::Talks(2000), CALLS, rate).finals(Duration::from_secs(120));
     assert_eq!(finals, vec![200; CALLS as usize]);
     let view = pointsman.shows("every call counted", SOON, |view| {
         (node(view, "pbx").active_calls == 0 && connection(view, B).figures.calls >= second.calls().len())
@@ -191,17 +202,22 @@ fn nothing_is_lost_under_load(kind: Kind) {
     }
     let link = &node(&view, "pbx").link;
     assert_eq!((link.damaged, link.losses, link.dropped), (0, 0, 0), "{link:?}");
-    println!("{kind:?}: {} bytes and {} events for {CALLS} calls", link.bytes, link.events);
+    println!("{switch:?}: {} bytes and {} events for {CALLS} calls", link.bytes, link.events);
 }
 
 #[test]
 fn nothing_is_lost_under_load_on_a_recent_asterisk() {
-    nothing_is_lost_under_load(Kind::Recent);
+    nothing_is_lost_under_load(Switch::Asterisk(Kind::Recent), 20);
 }
 
 #[test]
 fn nothing_is_lost_under_load_on_asterisk_16() {
-    nothing_is_lost_under_load(Kind::Old);
+    nothing_is_lost_under_load(Switch::Asterisk(Kind::Old), 20);
+}
+
+#[test]
+fn nothing_is_lost_under_load_on_freeswitch() {
+    nothing_is_lost_under_load(Switch::FreeSwitch, 40);
 }
 
 /// From the event that makes a vendor bad to the variable that the switch acknowledged: a few milliseconds.
@@ -209,17 +225,17 @@ fn nothing_is_lost_under_load_on_asterisk_16() {
 fn the_variable_follows_the_event_at_once() {
     let mut first = Vendor::start(A, Behaviour::Good);
     let second = Vendor::start(B, Behaviour::Refuses(503));
-    let asterisk = Asterisk::start(Kind::Recent, &[&first, &second]);
+    let pbx = Switch::Asterisk(Kind::Recent).start(&[&first, &second]);
     // Every attempt is a verdict: each call that differs from the one before turns the order round.
     let quality = "statistics_window = 1\nretry_batch = 1\nmonitor_asr = true\nasr_threshold_percent = 50";
-    let text = configuration(&[asterisk.node("pbx")], &[A, B], quality);
+    let text = configuration(&[pbx.node("pbx")], &[A, B], quality);
     let pointsman = Pointsman::start(&text);
     pointsman.is_in_step_with("pbx");
     let mut latencies = Vec::new();
     for i in 0..20 {
         let written = node(&pointsman.view().expect("it answers"), "pbx").variables.written;
         first.turn(if i % 2 == 0 { Behaviour::Refuses(503) } else { Behaviour::Instant });
-        call(&asterisk, "1009", Caller::Talks(50));
+        call(&*pbx, &pbx.hunted("009"), Caller::Talks(50));
         latencies.extend(pointsman.shows("the variables written", SOON, |view| {
             let variables = &node(view, "pbx").variables;
             (variables.written > written && variables.pending == 0).then_some(variables.last_latency_us)

@@ -2,7 +2,7 @@
 
 use crate::lab::asterisk::{Asterisk, Kind};
 use crate::lab::freeswitch::FreeSwitch;
-use crate::lab::pbx::Pbx;
+use crate::lab::pbx::{Pbx, Switch};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
 
 /// What a vendor does first, whether the hunt goes on to the good one behind it, what the caller gets.
@@ -33,10 +33,10 @@ const FIRST_VENDOR: &[(Behaviour, bool, &[u16])] = &[
     (Behaviour::Refuses(604), false, &[404, 604]),
 ];
 
-fn hunt_ends_where_it_should(start: impl Fn(&[&Vendor]) -> Box<dyn Pbx>) {
+fn hunt_ends_where_it_should(switch: Switch) {
     let mut first = Vendor::start("vendor-a", Behaviour::Good);
     let second = Vendor::start("vendor-b", Behaviour::Good);
-    let pbx = start(&[&first, &second]);
+    let pbx = switch.start(&[&first, &second]);
     pbx.set_order("intl", &["vendor-a", "vendor-b"]);
     let mut wrong = Vec::new();
     for (i, &(behaviour, goes_on, expected)) in FIRST_VENDOR.iter().enumerate() {
@@ -52,22 +52,22 @@ fn hunt_ends_where_it_should(start: impl Fn(&[&Vendor]) -> Box<dyn Pbx>) {
 
 #[test]
 fn hunt_ends_where_it_should_on_a_recent_asterisk() {
-    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::Recent, vendors)));
+    hunt_ends_where_it_should(Switch::Asterisk(Kind::Recent));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_asterisk_16() {
-    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::Old, vendors)));
+    hunt_ends_where_it_should(Switch::Asterisk(Kind::Old));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_asterisk_16_with_chan_sip() {
-    hunt_ends_where_it_should(|vendors| Box::new(Asterisk::start(Kind::OldChanSip, vendors)));
+    hunt_ends_where_it_should(Switch::Asterisk(Kind::OldChanSip));
 }
 
 #[test]
 fn hunt_ends_where_it_should_on_freeswitch() {
-    hunt_ends_where_it_should(|vendors| Box::new(FreeSwitch::start(vendors)));
+    hunt_ends_where_it_should(Switch::FreeSwitch);
 }
 
 fn hunt_follows_the_variable(kind: Kind) {

@@ -6,30 +6,13 @@ use std::time::Duration;
 use pointsman::quality::machine::{Reason, State};
 
 use crate::lab::asterisk::{Asterisk, Kind};
-use crate::lab::freeswitch::FreeSwitch;
-use crate::lab::pbx::Pbx;
+use crate::lab::pbx::{Pbx, Switch};
 use crate::lab::pointsman::{Pointsman, configuration, connection, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
 use crate::lab::{SOON, eventually};
 
 /// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
 const DURABLE: Duration = Duration::from_millis(100);
-
-/// Which PBX.
-#[derive(Clone, Copy, Debug)]
-enum Switch {
-    Asterisk(Kind),
-    FreeSwitch,
-}
-
-impl Switch {
-    fn start(self, vendors: &[&Vendor]) -> Box<dyn Pbx> {
-        match self {
-            Self::Asterisk(kind) => Box::new(Asterisk::start(kind, vendors)),
-            Self::FreeSwitch => Box::new(FreeSwitch::start(vendors)),
-        }
-    }
-}
 
 /// A switch, two vendors and the program over them.
 struct Scene {
@@ -41,10 +24,10 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(kind: Switch, quality: &str) -> Self {
+    fn new(switch: Switch, quality: &str) -> Self {
         let first = Vendor::start("vendor-a", Behaviour::Good);
         let second = Vendor::start("vendor-b", Behaviour::Good);
-        let pbx = kind.start(&[&first, &second]);
+        let pbx = switch.start(&[&first, &second]);
         let quality = format!("monitor_asr = true\nasr_threshold_percent = 50\nstatistics_window = 4\n{quality}");
         let text = configuration(&[pbx.node("pbx")], &["vendor-a", "vendor-b"], &quality);
         let pointsman = Pointsman::start(&text);

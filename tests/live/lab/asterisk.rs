@@ -143,6 +143,15 @@ impl Pbx for Asterisk {
         format!("1{number}")
     }
 
+    fn forked(&self, number: &str) -> String {
+        format!("2{number}")
+    }
+
+    fn subscription(&self) -> (u16, &'static [u8], &'static str) {
+        let login = b"Action: Login\r\nUsername: lab\r\nSecret: lab\r\nEvents: call,system\r\n\r\n";
+        (self.ami_port, login, "ami")
+    }
+
     fn order(&self, map: &str) -> String {
         self.global(&format!("pm_route_{map}"))
     }

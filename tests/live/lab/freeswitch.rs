@@ -66,6 +66,14 @@ impl Pbx for FreeSwitch {
         number.to_owned()
     }
 
+    fn forked(&self, number: &str) -> String {
+        format!("2{number}")
+    }
+
+    fn subscription(&self) -> (u16, &'static [u8], &'static str) {
+        (self.esl_port, b"auth the-lab-secret\n\nevent plain ALL\n\n", "esl")
+    }
+
     fn order(&self, map: &str) -> String {
         self.global(&format!("pm_route_{map}"))
     }
@@ -199,6 +207,11 @@ fn configuration(sip_port: u16, esl_port: u16, vendors: &[&Vendor]) -> String {
 </section>
 <section name="dialplan"><context name="lab">
 <X-PRE-PROCESS cmd="include" data="pointsman.xml"/>
+<extension name="fork"><condition field="destination_number" expression="^2(\d+)$">
+  <action application="set" data="hangup_after_bridge=true"/>
+  <action application="set" data="call_timeout=3"/>
+  <action application="bridge" data="sofia/gateway/vendor-a/$1,sofia/gateway/vendor-b/$1"/>
+</condition></extension>
 </context></section>
 <section name="directory"/>
 </document>

@@ -1,5 +1,31 @@
 //! What the tests ask of any PBX.
 
+use super::asterisk::{Asterisk, Kind};
+use super::freeswitch::FreeSwitch;
+use super::sipp::Vendor;
+
+/// Which PBX.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Switch {
+    Asterisk(Kind),
+    FreeSwitch,
+}
+
+impl Switch {
+    /// Starts one with these vendors.
+    pub(crate) fn start(self, vendors: &[&Vendor]) -> Box<dyn Pbx> {
+        match self {
+            Self::Asterisk(kind) => Box::new(Asterisk::start(kind, vendors)),
+            Self::FreeSwitch => Box::new(FreeSwitch::start(vendors)),
+        }
+    }
+
+    /// Whether it tells the SIP status of a vendor's final answer. Asterisk does from 20.17, 22.7 and 23.1 on.
+    pub(crate) fn tells_sip_status(self) -> bool {
+        matches!(self, Self::FreeSwitch | Self::Asterisk(Kind::Recent))
+    }
+}
+
 /// A PBX whose dialplan hunts as the shipped one does.
 pub(crate) trait Pbx {
     /// Its lines in a configuration of pointsman's.
@@ -10,6 +36,12 @@ pub(crate) trait Pbx {
 
     /// What a caller dials to make it hunt for `number` over the route map "intl".
     fn hunted(&self, number: &str) -> String;
+
+    /// What a caller dials to call `number` over both vendors at once.
+    fn forked(&self, number: &str) -> String;
+
+    /// What its control port wants to hear to send every event of calls, and the name of its protocol for `replay`.
+    fn subscription(&self) -> (u16, &'static [u8], &'static str);
 
     /// The hunt order of a map as the dialplan would read it now: names with commas between, read by a session of our
     /// own.

@@ -181,11 +181,13 @@ fn pause(ms: u64) -> String {
 }
 
 fn vendor_scenario(behaviour: Behaviour) -> String {
-    const INVITED: &str = r#"<recv request="INVITE"><action>
+    // The switch's contact and name, for whoever hangs up on it: its ACK may not tell them.
+    const INVITED: &str = r#"<recv request="INVITE" rrs="true"><action>
+  <ereg regexp=".*" search_in="hdr" header="From:" assign_to="peer"/>
   <ereg regexp="sip:([^@;]*)" search_in="hdr" header="To:" assign_to="to,number"/>
   <log message="INVITE [$number]"/>
 </action></recv>
-<Reference variables="to"/>
+<Reference variables="to,peer"/>
 "#;
     const ACK: &str = "<recv request=\"ACK\"/>\n";
     let answer = |status: u16| {
@@ -222,9 +224,7 @@ fn vendor_scenario(behaviour: Behaviour) -> String {
                 false,
                 true,
             );
-            let ack = "<recv request=\"ACK\" rrs=\"true\"><action>\n\
-                       <ereg regexp=\".*\" search_in=\"hdr\" header=\"From:\" assign_to=\"peer\"/>\n</action></recv>\n";
-            [answer(200), ack.to_owned(), pause(500), bye, "<recv response=\"200\"/>\n".to_owned()].concat()
+            [answer(200), ACK.to_owned(), pause(500), bye, "<recv response=\"200\"/>\n".to_owned()].concat()
         }
         Behaviour::Refuses(status) => [answer(status), ACK.to_owned()].concat(),
         Behaviour::RingsThenRefuses(status) => {
