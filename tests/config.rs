@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pointsman::config::model::{Config, RouteEntry, RouteTarget};
-use pointsman::config::{Format, Loaded, Problems, Severity, load_text, load_with};
+use pointsman::config::{Format, Loaded, Problems, Purpose, Severity, load_text, load_with};
 use pointsman::pbx::PbxKind;
 use pointsman::quality::settings::{BadQualityAction, RetryBackoff, RetryOverflow, Settings};
 use proptest::prelude::*;
@@ -25,8 +25,12 @@ fn name(format: Format) -> &'static Path {
     })
 }
 
+fn read_text(path: &Path, text: &str, format: Format, environment: impl Into<Environment>) -> Result<Loaded, Problems> {
+    load_text(path, text, format, environment.into(), Purpose::Connect)
+}
+
 fn load(text: &str, format: Format) -> Result<Loaded, Problems> {
-    load_text(name(format), text, format, [])
+    read_text(name(format), text, format, [])
 }
 
 fn good(text: &str, format: Format) -> Config {
@@ -118,7 +122,7 @@ fn the_promised_shape_loads() {
 #[test]
 fn every_format_says_the_same() {
     let [toml, json, yaml] = ["pointsman.toml", "pointsman.json", "pointsman.yaml"].map(|file| {
-        let loaded = load_with(&sample(file), []).unwrap_or_else(|problems| panic!("{problems}"));
+        let loaded = load_with(&sample(file), [], Purpose::Connect).unwrap_or_else(|problems| panic!("{problems}"));
         format!("{:#?}", loaded.config)
     });
     assert_eq!(json, yaml);
@@ -128,10 +132,10 @@ fn every_format_says_the_same() {
 #[test]
 fn every_sample_is_good() {
     let samples = std::fs::read_dir(sample("")).expect("the samples").map(|entry| entry.expect("an entry").path());
-    let samples: Vec<_> = samples.filter(|path| path.is_file()).collect();
-    assert!(samples.len() >= 5, "{samples:?}");
+    let samples: Vec<_> = samples.filter(|path| path.is_file()).chain([sample("docker/pointsman.toml")]).collect();
+    assert!(samples.len() >= 6, "{samples:?}");
     for path in samples {
-        let loaded = load_with(&path, []).unwrap_or_else(|problems| panic!("{problems}"));
+        let loaded = load_with(&path, [], Purpose::Connect).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
     }
 }
@@ -143,7 +147,7 @@ fn what_the_full_sample_has_commented_out_is_true() {
     let path = sample("pointsman.toml");
     let text = std::fs::read_to_string(&path).expect("the sample");
     let shown = |config: &Config| format!("{config:#?}");
-    let usual = shown(&load_text(&path, &text, Format::Toml, []).expect("good").config);
+    let usual = shown(&read_text(&path, &text, Format::Toml, []).expect("good").config);
     let lines: Vec<&str> = text.lines().collect();
     let mut seen = 0;
     for (number, line) in lines.iter().enumerate() {
@@ -158,7 +162,7 @@ fn what_the_full_sample_has_commented_out_is_true() {
             let header = lines.iter().position(|line| *line == "#[scoring]").expect("the header");
             changed[header] = "[scoring]".to_owned();
         }
-        match load_text(&path, &changed.join("\n"), Format::Toml, []) {
+        match read_text(&path, &changed.join("\n"), Format::Toml, []) {
             Ok(loaded) if line.ends_with("# example") => drop(loaded),
             Ok(loaded) => assert_eq!(shown(&loaded.config), usual, "{line}"),
             Err(problems) => {
@@ -539,12 +543,23 @@ fn a_yaml_file_of_aliases_of_aliases_is_refused() {
 fn an_empty_file_is_told_what_is_missing() {
     for format in [Format::Toml, Format::Yaml] {
         let expected = [
-            "- no node is configured: there is no PBX to watch",
+            "- ? no node is configured: there is no PBX to watch",
             "- ? no connection is configured: calls are seen, but nothing is judged",
         ];
         assert_eq!(found(load("", format)), expected);
         assert_eq!(found(load("# nothing\n", format)), expected);
     }
+}
+
+#[test]
+fn who_only_looks_needs_no_password() {
+    let text = "[[nodes]]\nid = 'a'\nkind = 'asterisk'\naddress = 'h:1'\nusername = 'u'\npassword_file = '/no/such/file'\n\
+                tls = true\ntls_ca_file = '/no/such/file'\n[[connections]]\nid = 'v'\n";
+    assert_eq!(found(load(text, Format::Toml)).len(), 2);
+    let loaded = load_text(name(Format::Toml), text, Format::Toml, [], Purpose::Look);
+    assert_eq!(found(loaded), [""; 0]);
+    let loaded = load_text(name(Format::Toml), "[[connections]]\nid = 'v'\n", Format::Toml, [], Purpose::Look);
+    assert_eq!(found(loaded), [""; 0]);
 }
 
 #[test]
@@ -636,7 +651,7 @@ fn variables_override_the_file() {
         ("POINTSMAN_LOG", "not ours"),
         ("PATH", "/bin"),
     ]);
-    let loaded = load_text(name(Format::Toml), PROMISED, Format::Toml, variables);
+    let loaded = read_text(name(Format::Toml), PROMISED, Format::Toml, variables);
     let config = loaded.unwrap_or_else(|problems| panic!("{problems}")).config;
     let node = &config.nodes[0];
     assert_eq!(node.password.expose_secret(), "from the environment");
@@ -672,7 +687,7 @@ fn a_variable_that_is_wrong_is_named() {
         ("POINTSMAN____STORAGE", "x", "it names no key"),
     ];
     for (variable, value, message) in table {
-        let result = load_text(name(Format::Toml), PROMISED, Format::Toml, environment(&[(variable, value)]));
+        let result = read_text(name(Format::Toml), PROMISED, Format::Toml, environment(&[(variable, value)]));
         let problems = result.expect_err(variable);
         let found = problems.iter().any(|problem| {
             problem.variable.as_deref() == Some(variable) && problem.message == *message && problem.position.is_none()
@@ -686,7 +701,7 @@ fn a_variable_that_is_wrong_is_named() {
 fn ids_that_are_the_same_in_a_variable_are_not_guessed() {
     let text = format!("{NODE}[[connections]]\nid = \"v.1\"\n[[connections]]\nid = \"v-1\"\n");
     let variables = environment(&[("POINTSMAN__CONNECTIONS__V_1__CUSTOMER", "x")]);
-    let problems = load_text(name(Format::Toml), &text, Format::Toml, variables).expect_err("ambiguous");
+    let problems = read_text(name(Format::Toml), &text, Format::Toml, variables).expect_err("ambiguous");
     assert_eq!(
         found(Err(problems)),
         ["POINTSMAN__CONNECTIONS__V_1__CUSTOMER two ids of this list are V_1 in the name of a variable"]
@@ -700,7 +715,7 @@ fn a_password_comes_from_where_the_file_says() {
     let secret = directory.path().join("secret");
     std::fs::write(&secret, "s3cret\r\n").expect("written");
     let text = "[[nodes]]\nid = 'a'\nkind = 'freeswitch'\naddress = 'h:1'\npassword_file = 'secret'\n[[connections]]\nid = 'v'\n";
-    let load = |text: &str, variables: &[(&str, &str)]| load_text(&file, text, Format::Toml, environment(variables));
+    let load = |text: &str, variables: &[(&str, &str)]| read_text(&file, text, Format::Toml, environment(variables));
     let loaded = load(text, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.config.nodes[0].password.expose_secret(), "s3cret");
     // The environment goes before the file, without contradicting it.
@@ -725,7 +740,7 @@ fn a_password_file_that_all_can_read_is_a_warning() {
     let text = "[[nodes]]\nid = 'a'\nkind = 'freeswitch'\naddress = 'h:1'\npassword_file = 'secret'\n[[connections]]\nid = 'v'\n";
     for (mode, warnings) in [(0o644, 1), (0o600, 0), (0o640, 0)] {
         std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        let loaded = load_text(&directory.path().join("p.toml"), text, Format::Toml, []);
+        let loaded = read_text(&directory.path().join("p.toml"), text, Format::Toml, []);
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(loaded.warnings.len(), warnings, "{mode:o}: {}", loaded.warnings);
     }
@@ -737,7 +752,7 @@ fn a_certificate_file_must_hold_certificates() {
     let file = directory.path().join("p.toml");
     let text = "[[nodes]]\nid = 'a'\nkind = 'asterisk'\naddress = 'h:1'\nusername = 'u'\npassword = 'x'\ntls = true\n\
                 tls_ca_file = 'ca.pem'\n[[connections]]\nid = 'v'\n";
-    let load = || load_text(&file, text, Format::Toml, []);
+    let load = || read_text(&file, text, Format::Toml, []);
     assert!(found(load())[0].starts_with("8:15 cannot read certificates from"), "no file");
     std::fs::write(directory.path().join("ca.pem"), "nothing").expect("written");
     assert!(found(load())[0].ends_with("holds no certificate in PEM form"), "no certificate");
@@ -750,7 +765,7 @@ fn a_certificate_file_must_hold_certificates() {
 
 #[test]
 fn relative_paths_begin_where_the_file_is() {
-    let loaded = |path: &str| load_text(Path::new(path), PROMISED, Format::Toml, []).expect("good").config;
+    let loaded = |path: &str| read_text(Path::new(path), PROMISED, Format::Toml, []).expect("good").config;
     let here = loaded("/srv/x/p.toml");
     assert_eq!(here.storage.path, Path::new("/srv/x/pointsman.db"));
     assert_eq!(here.control_socket, Path::new("/srv/x/pointsman.sock"));
@@ -758,7 +773,7 @@ fn relative_paths_begin_where_the_file_is() {
     assert_eq!(system.storage.path, Path::new("/var/lib/pointsman/pointsman.db"));
     assert_eq!(system.control_socket, Path::new("/run/pointsman/pointsman.sock"));
     let text = format!("{PROMISED}[storage]\npath = \"state.db\"\n");
-    let named = load_text(Path::new("/srv/p.toml"), &text, Format::Toml, []).expect("good").config;
+    let named = read_text(Path::new("/srv/p.toml"), &text, Format::Toml, []).expect("good").config;
     assert_eq!(named.storage.path, Path::new("/srv/state.db"));
 }
 
@@ -798,7 +813,7 @@ fn causes_of_a_connection_go_before_those_for_all() {
 
 #[test]
 fn route_maps_keep_their_order_and_targets() {
-    let config = load_with(&sample("with-routes.toml"), []).expect("good").config;
+    let config = load_with(&sample("with-routes.toml"), [], Purpose::Connect).expect("good").config;
     let germany = &config.route_maps[0];
     assert_eq!(germany.prefixes, ["0049", "+49"]);
     let connection = |id: &str| RouteTarget::Connection(id.to_owned().try_into().expect("an id"));
@@ -832,7 +847,7 @@ fn files_that_cannot_be_read_are_told_apart() {
         if let Some(content) = content {
             std::fs::write(&path, content).expect("written");
         }
-        load_with(&path, []).expect_err("not a configuration").to_string()
+        load_with(&path, [], Purpose::Connect).expect_err("not a configuration").to_string()
     };
     assert!(load("none.toml", None).contains("No such file"), "missing");
     assert!(load("p.ini", Some(b"")).contains("must end in .toml, .json, .yaml or .yml"), "extension");
@@ -868,7 +883,7 @@ fn secrets_are_in_no_report() {
         ("POINTSMAN__NODES__PBX_01__PASSWORD", "hunter2\n"),
         ("POINTSMAN__NODES__PBX_01__PASWORD", "hunter2"),
     ]);
-    let problems = load_text(name(Format::Toml), PROMISED, Format::Toml, variables).expect_err("a line break");
+    let problems = read_text(name(Format::Toml), PROMISED, Format::Toml, variables).expect_err("a line break");
     assert!(!format!("{problems}{problems:?}").contains("hunter2"), "{problems}");
 }
 
@@ -966,7 +981,7 @@ proptest! {
     fn no_variable_makes_it_panic(name in "[A-Z0-9_]{0,20}(__[A-Z0-9_]{1,20}){0,4}", value in ".{0,20}") {
         for place in ["", "NODES__PBX_01__", "CONNECTIONS__VENDOR_A__QUALITY__"] {
             let variables = environment(&[(&format!("POINTSMAN__{place}{name}"), &value)]);
-            let _ = load_text(Path::new("p.toml"), PROMISED, Format::Toml, variables);
+            let _ = read_text(Path::new("p.toml"), PROMISED, Format::Toml, variables);
         }
     }
 }

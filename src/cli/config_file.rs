@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::WrongUsage;
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, Purpose};
 
 /// Where a configuration is looked for when none is named, in this order.
 pub const DEFAULT_PATHS: &[&str] = &["./pointsman.toml", "/etc/pointsman/pointsman.toml"];
@@ -35,11 +35,19 @@ impl ConfigFile {
         })
     }
 
-    /// Reads and checks it. Its warnings are in the result, for the command to show.
+    /// Reads and checks it, to connect to the PBXs. Its warnings are in the result, for the command to show.
     ///
     /// # Errors
     /// All problems of the configuration ([`config::Problems`], exit code 2), or [`WrongUsage`] where there is none.
     pub fn load(&self) -> anyhow::Result<Loaded> {
         Ok(config::load(&self.find()?)?)
+    }
+
+    /// Reads and checks it, to look something up in it: for commands that need no password.
+    ///
+    /// # Errors
+    /// All problems of the configuration ([`config::Problems`], exit code 2), or [`WrongUsage`] where there is none.
+    pub fn load_to_look(&self) -> anyhow::Result<Loaded> {
+        Ok(config::load_with(&self.find()?, std::env::vars_os(), Purpose::Look)?)
     }
 }

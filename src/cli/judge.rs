@@ -46,7 +46,7 @@ pub struct Args {
 /// A configuration with errors; a file that cannot be read or has no usable header; stdout that cannot be written.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { config, attempts: path } = args;
-    let config = config.load()?.config;
+    let config = config.load_to_look()?.config;
     let mut input: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(BufReader::new(io::stdin().lock()))
     } else {

@@ -86,9 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn socket_of(config: &ConfigFile) -> anyhow::Result<PathBuf> {
-    let path =
-        config.find().map_err(|error| WrongUsage(format!("{error}, or the control socket with --socket PATH")))?;
-    Ok(crate::config::load(&path)?.config.control_socket)
+    config.find().map_err(|error| WrongUsage(format!("{error}, or the control socket with --socket PATH")))?;
+    Ok(config.load_to_look()?.config.control_socket)
 }
 
 fn ask(socket: &Path) -> Result<Arc<View>, ControlError> {

@@ -49,23 +49,37 @@ impl Format {
     }
 }
 
-/// Reads a configuration with the overrides of the environment and checks it.
+/// What a configuration is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To connect to the PBXs: everything must be there.
+    Connect,
+    /// To look something up in it: passwords and certificates may be where only the running program finds them, in its
+    /// environment or in files that only it can read. They are left out.
+    Look,
+}
+
+/// Reads a configuration with the overrides of the environment and checks it, to connect to the PBXs.
 ///
 /// # Errors
 /// Everything that is wrong with it, warnings included.
 pub fn load(path: &Path) -> Result<Loaded, Problems> {
-    load_with(path, std::env::vars_os())
+    load_with(path, std::env::vars_os(), Purpose::Connect)
 }
 
 /// Reads a configuration with overrides from these variables and checks it.
 ///
 /// # Errors
 /// Everything that is wrong with it, warnings included.
-pub fn load_with(path: &Path, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Loaded, Problems> {
+pub fn load_with(
+    path: &Path,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    purpose: Purpose,
+) -> Result<Loaded, Problems> {
     let format = Format::of(path)
         .ok_or_else(|| Problems::unreadable(path, "its name must end in .toml, .json, .yaml or .yml"))?;
     let text = read(path).map_err(|why| Problems::unreadable(path, why))?;
-    load_text(path, &text, format, environment)
+    load_text(path, &text, format, environment, purpose)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -92,6 +106,7 @@ pub fn load_text(
     text: &str,
     format: Format,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
+    purpose: Purpose,
 ) -> Result<Loaded, Problems> {
     let environment: Vec<_> = environment.into_iter().collect();
     let bare = Reporter { file: path, text, places: &[] };
@@ -111,7 +126,7 @@ pub fn load_text(
         let found = environment.iter().find(|(known, _)| known == name)?;
         found.1.clone().into_string().ok()
     };
-    let context = Context { places: &tree.places, format, file: path, variables: &variable };
+    let context = Context { places: &tree.places, format, file: path, variables: &variable, purpose };
     let (config, mut found) = validate::validate(&raw, &context);
     drafts.append(&mut found);
     report(path, text, &tree, drafts, bad, &secrets).map(|warnings| Loaded { config, warnings })

@@ -27,7 +27,7 @@ mod suggest;
 mod tree;
 mod validate;
 
-pub use load::{Format, load, load_text, load_with};
+pub use load::{Format, Purpose, load, load_text, load_with};
 pub use model::Config;
 pub use report::{Problem, Problems, Severity};
 

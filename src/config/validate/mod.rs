@@ -14,13 +14,13 @@ use std::fmt;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
-use super::Format;
 use super::de::Located;
 use super::model::{Config, Connection, Node};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
 use super::suggest;
 use super::tree::{Place, PlaceId};
+use super::{Format, Purpose};
 
 /// What the checks share.
 pub(super) struct Check<'a> {
@@ -31,6 +31,7 @@ pub(super) struct Check<'a> {
     directory: &'a Path,
     /// Environment variables, for `password_env`.
     variables: &'a dyn Fn(&str) -> Option<String>,
+    purpose: Purpose,
     drafts: Vec<Draft>,
 }
 
@@ -40,13 +41,14 @@ pub(super) struct Context<'a> {
     pub(super) format: Format,
     pub(super) file: &'a Path,
     pub(super) variables: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) purpose: Purpose,
 }
 
 /// Checks the values. The configuration is usable where none of the drafts is an error.
 pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>) {
     let directory = context.file.parent().unwrap_or(Path::new(""));
-    let Context { places, format, variables, .. } = *context;
-    let mut check = Check { raw, places, format, directory, variables, drafts: Vec::new() };
+    let Context { places, format, variables, purpose, .. } = *context;
+    let mut check = Check { raw, places, format, directory, variables, purpose, drafts: Vec::new() };
     let nodes = check.nodes();
     let customers = check.customers();
     let connections = check.connections(&nodes);

@@ -6,11 +6,11 @@ use std::path::Path;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Check, tables};
-use crate::config::environment;
 use crate::config::model::{Node, Tls};
 use crate::config::raw;
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
+use crate::config::{Purpose, environment};
 use crate::ids::NodeId;
 use crate::pbx::PbxKind;
 
@@ -24,7 +24,8 @@ impl<'a> Check<'a> {
     /// The nodes that have at least an id, with their places.
     pub(super) fn nodes(&mut self) -> Vec<(Node, PlaceId)> {
         let raw = self.raw;
-        if raw.nodes.is_absent() || raw.nodes.get().is_some_and(Vec::is_empty) {
+        let none = raw.nodes.is_absent() || raw.nodes.get().is_some_and(Vec::is_empty);
+        if none && self.purpose == Purpose::Connect {
             let lines = ["id", "kind", "address", "password"].iter().zip([
                 "\"pbx-01\"",
                 "\"freeswitch\"",
@@ -33,7 +34,7 @@ impl<'a> Check<'a> {
             ]);
             let lines: Vec<_> = lines.map(|(key, value)| self.write(key, value)).collect();
             let help = format!("add an entry to `nodes`: {}", lines.join(", "));
-            self.note(Draft::error(Mark::File, "no node is configured: there is no PBX to watch").help(help));
+            self.note(Draft::warning(Mark::File, "no node is configured: there is no PBX to watch").help(help));
         }
         self.unique("nodes", tables(&raw.nodes).filter_map(|(node, _)| node.id.placed()));
         let nodes: Vec<_> =
@@ -67,7 +68,8 @@ impl<'a> Check<'a> {
             self.address(address, place);
         }
         let username = self.username(raw, kind, place, &whose);
-        let password = self.password(raw, place, &whose);
+        let connect = self.purpose == Purpose::Connect;
+        let password = if connect { self.password(raw, place, &whose) } else { None };
         let tls = self.tls(raw, kind);
         self.only_for(
             PbxKind::Asterisk,
@@ -225,7 +227,9 @@ impl<'a> Check<'a> {
         }
         let ca_file = raw.tls_ca_file.placed().map(|(path, place)| {
             let path = self.path(path);
-            self.ca_file(&path, place);
+            if self.purpose == Purpose::Connect {
+                self.ca_file(&path, place);
+            }
             path
         });
         Some(Tls { ca_file, server_name: raw.tls_server_name.get().cloned() })
