@@ -1,3 +1,11 @@
 //! The single owner of all state: events and timers in, effects out.
+//!
+//! [`core::Engine`] is pure: it owns the trackers, the connections' states and the hunt orders, is told what happened
+//! and when, and returns [`effect::Effect`]s. [`run`] is its driver: it feeds the engine from the links, performs the
+//! effects and publishes the [`view::View`].
 
+// core
+// effect
+// run
 pub mod view;
+pub mod words;

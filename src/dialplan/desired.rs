@@ -1,0 +1,110 @@
+//! What a node should hold. Pure.
+
+use crate::config::model::{Config, Node, RouteMap};
+use crate::dialplan::names;
+use crate::ids::ConnectionId;
+use crate::pbx::PbxKind;
+use crate::quality::machine::{Machine, Standing, State};
+use crate::quality::settings::BadQualityAction;
+use crate::routing::HuntOrder;
+
+/// All variables that a node should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// The hunt orders, with this node's names.
+    pub orders: Vec<Order>,
+    /// The states of the connections.
+    pub states: Vec<StateVariable>,
+    /// Name and value of the generation.
+    pub generation: Option<(String, u64)>,
+}
+
+/// The variables of one map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The variable of the whole order; the others are called after it.
+    pub list: String,
+    /// The variable of the count.
+    pub count: String,
+    /// What the node calls the connections, first to last.
+    pub trunks: Vec<String>,
+    /// Whether each has a variable of its own too.
+    pub slots: bool,
+}
+
+impl Order {
+    /// The variable of the `number`-th slot, counted from 1.
+    #[must_use]
+    pub fn slot(&self, number: usize) -> String {
+        format!("{}_{number}", self.list)
+    }
+}
+
+/// The variable of a connection's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateVariable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: &'static str,
+    /// Whether it may just as well not be set: on Asterisk, where every variable slows every look-up, `good` is only
+    /// written over something else.
+    pub may_be_unset: bool,
+}
+
+impl Desired {
+    /// Whether both say the same, whatever their generations.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.orders == other.orders && self.states == other.states
+    }
+}
+
+/// What `node` should hold.
+pub fn of<'a>(
+    config: &Config,
+    node: &Node,
+    orders: &[HuntOrder],
+    machine: impl Fn(&ConnectionId) -> Option<&'a Machine>,
+    generation: u64,
+) -> Desired {
+    let prefix = &config.variables.prefix;
+    let concerns = |map: &RouteMap| map.nodes.is_empty() || map.nodes.contains(&node.id);
+    let here = config.route_maps.iter().zip(orders).filter(|(map, _)| concerns(map));
+    let order = |(map, hunt): (&RouteMap, &HuntOrder)| Order {
+        list: names::route(prefix, &map.id),
+        count: names::route_count(prefix, &map.id),
+        trunks: hunt.order.iter().map(|id| name_on(config, node, id)).collect(),
+        slots: node.slots,
+    };
+    let state = |id: &ConnectionId| StateVariable {
+        name: names::connection(prefix, id),
+        value: machine(id).map_or("good", word),
+        may_be_unset: node.kind == PbxKind::Asterisk && machine(id).map_or("good", word) == "good",
+    };
+    Desired {
+        orders: here.map(order).collect(),
+        states: config.connections.iter().map(|connection| state(&connection.id)).collect(),
+        generation: Some((names::generation(prefix), generation)),
+    }
+}
+
+fn name_on(config: &Config, node: &Node, id: &ConnectionId) -> String {
+    config.connection(id).map_or(id.as_str(), |connection| connection.name_on(&node.id)).to_owned()
+}
+
+/// The state in the word that dialplans read.
+#[must_use]
+pub fn word(machine: &Machine) -> &'static str {
+    match (machine.state(), machine.standing()) {
+        (State::Good, _) => "good",
+        (_, Standing::Last) => "last",
+        (_, Standing::Blocked) => "blocked",
+        (State::Retry, Standing::Usual) => "retry",
+        (State::Bad, Standing::Usual) => match machine.settings().bad_quality_action {
+            BadQualityAction::NotifyOnly => "bad",
+            BadQualityAction::MakeLast => "last",
+            BadQualityAction::Block => "blocked",
+        },
+    }
+}

@@ -1,0 +1,254 @@
+//! The driver of the engine: links, appliers, store and control socket around it.
+//!
+//! ```text
+//! links ──FromNode, bounded──> engine ──Effect──> appliers (variables), store, log
+//!                                 └──View, watch──> control socket, command line
+//! ```
+//!
+//! Shutdown goes in phases, each with a deadline of its own: nobody new is served, the links close, the engine takes
+//! what they still delivered, the store writes the rest. The PBXs keep their variables: calls go on in the last order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::time::sleep;
+
+use crate::clock::Clock;
+use crate::config::model::Config;
+use crate::control::{self, ControlError};
+use crate::dialplan::apply::{self, Applier};
+use crate::engine::core::Engine;
+use crate::engine::effect::Effect;
+use crate::engine::view::{ChangeView, View};
+use crate::pbx::command::Command;
+use crate::pbx::link::{self, FromNode, Link, LinkInbox};
+use crate::store::{Restored, Store, StoreError, Writer};
+use crate::tasks::Tasks;
+use crate::time::Timestamp;
+
+/// Events that wait for the engine. It takes well under a hundredth of a millisecond for one, so this is more than a
+/// second of the worst flood; what comes on top is dropped, counted and made good by a new list of the calls.
+const INBOX: usize = 65_536;
+
+/// Events taken in one go before effects are performed and timers looked at.
+const BATCH: usize = 256;
+
+/// How often the picture is made anew while things happen.
+const PUBLISH_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the picture is made anew while nothing happens, for the counters and clocks in it.
+const PUBLISH_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Changes kept for a listener that is slow to take them.
+const CHANGES_KEPT: usize = 256;
+
+/// Longest that one phase of the shutdown may take.
+const PHASE: Duration = Duration::from_secs(3);
+
+/// Longest that the rest may take to be written at shutdown.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// Why the program cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another instance uses the database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The control socket cannot be served.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// The running program.
+#[derive(Debug)]
+pub struct Running {
+    view: watch::Receiver<Arc<View>>,
+    changes: broadcast::Sender<Arc<ChangeView>>,
+    serving: Tasks,
+    links: Tasks,
+    engine: Tasks,
+    storing: Tasks,
+    writer: Writer,
+}
+
+/// Starts everything. The links connect on their own; nothing waits for a PBX.
+///
+/// # Errors
+/// Where another instance runs with the same database or control socket, or the socket cannot be made. A database that
+/// cannot be used for any other reason does not keep the program from starting: it goes on from memory and says so.
+pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartError> {
+    let (serving, links, engine_tasks, storing) = (Tasks::new(), Tasks::new(), Tasks::new(), Tasks::new());
+    let (writer, restored) = open_store(&config, clock, &storing).await?;
+    let engine = Engine::new(config.clone(), restored, clock.now());
+    let (events, inbox) = mpsc::channel(INBOX);
+    let nodes: Vec<NodeTasks> =
+        (0..config.nodes.len()).map(|node| NodeTasks::start(&config, node, clock, &events, &links)).collect();
+    let driver = Driver::new(engine, config.clone(), nodes, writer.clone(), clock);
+    let (view, changes) = (driver.view.subscribe(), driver.changes.clone());
+    control::serve(&config.control_socket, view.clone(), &serving).await?;
+    let stopping = engine_tasks.clone();
+    engine_tasks.spawn(async move { driver.run(inbox, &stopping).await });
+    Ok(Running { view, changes, serving, links, engine: engine_tasks, storing, writer })
+}
+
+async fn open_store(config: &Config, clock: Clock, tasks: &Tasks) -> Result<(Writer, Restored), StoreError> {
+    match Store::open(&config.storage).await {
+        Ok((store, restored)) => Ok((store.start(clock, tasks), restored)),
+        Err(error @ StoreError::InUse(_)) => Err(error),
+        Err(error) => {
+            tracing::error!(%error, "the database cannot be used: states and windows start empty, and nothing is kept until it can");
+            Ok((Writer::retrying(&config.storage, &error, clock, tasks), Restored::default()))
+        }
+    }
+}
+
+impl Running {
+    /// The picture, now and whenever it changes.
+    #[must_use]
+    pub fn view(&self) -> watch::Receiver<Arc<View>> {
+        self.view.clone()
+    }
+
+    /// Every change of a connection's state from now on.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Arc<ChangeView>> {
+        self.changes.subscribe()
+    }
+
+    /// Stops everything in order. Says whether everything ended in time and is stored.
+    pub async fn stop(self) -> bool {
+        let mut in_time = self.serving.stop(PHASE).await;
+        in_time &= self.links.stop(PHASE).await;
+        in_time &= self.engine.stop(PHASE).await;
+        let stored = self.writer.flush(LAST_WRITE).await;
+        in_time &= self.storing.stop(PHASE).await;
+        if !stored {
+            tracing::warn!("not everything could be stored before the end");
+        }
+        in_time && stored
+    }
+}
+
+/// What runs for one node.
+#[derive(Debug)]
+struct NodeTasks {
+    link: Link,
+    applier: Applier,
+}
+
+impl NodeTasks {
+    fn start(config: &Config, node: usize, clock: Clock, events: &mpsc::Sender<FromNode>, tasks: &Tasks) -> Self {
+        let settings = Arc::new(config.nodes[node].clone());
+        let link = link::spawn(settings.clone(), clock, LinkInbox::new(events.clone(), node), tasks);
+        let applier = apply::spawn(&settings, &config.variables, &link, clock, tasks);
+        Self { link, applier }
+    }
+}
+
+/// The engine's task.
+struct Driver {
+    engine: Engine,
+    config: Arc<Config>,
+    nodes: Vec<NodeTasks>,
+    writer: Writer,
+    clock: Clock,
+    started_at: Timestamp,
+    view: watch::Sender<Arc<View>>,
+    changes: broadcast::Sender<Arc<ChangeView>>,
+}
+
+impl Driver {
+    fn new(engine: Engine, config: Arc<Config>, nodes: Vec<NodeTasks>, writer: Writer, clock: Clock) -> Self {
+        let started_at = clock.now();
+        let (view, _) = watch::channel(Arc::new(View::empty(started_at)));
+        let (changes, _) = broadcast::channel(CHANGES_KEPT);
+        let mut driver = Self { engine, config, nodes, writer, clock, started_at, view, changes };
+        driver.perform_effects();
+        driver.publish();
+        driver
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<FromNode>, tasks: &Tasks) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut unpublished = false;
+        let mut last_published = self.clock.now();
+        loop {
+            let until_timer = self.engine.deadline().map_or(PUBLISH_AT_LEAST, |at| self.clock.real_time_until(at));
+            let until_publishing = if unpublished { PUBLISH_EVERY } else { PUBLISH_AT_LEAST };
+            tokio::select! {
+                _ = inbox.recv_many(&mut batch, BATCH) => {}
+                () = sleep(until_timer.min(until_publishing)) => {}
+                () = tasks.stopping() => break,
+            }
+            unpublished |= !batch.is_empty();
+            self.work(&mut batch);
+            let age = self.clock.now().since(last_published) / self.clock.rate();
+            if age >= until_publishing {
+                self.publish();
+                (unpublished, last_published) = (false, self.clock.now());
+            }
+        }
+        // The links have ended by now: what they delivered last is all there is.
+        while let Ok(event) = inbox.try_recv() {
+            batch.push(event);
+        }
+        self.work(&mut batch);
+        self.publish();
+    }
+
+    /// Feeds the engine and performs what it wants.
+    fn work(&mut self, batch: &mut Vec<FromNode>) {
+        // A timer that fell due before an event arrived comes before it.
+        for FromNode { node, at, event } in batch.drain(..) {
+            self.engine.fire(at);
+            self.engine.apply(node, &event, at);
+        }
+        self.engine.fire(self.clock.now());
+        self.perform_effects();
+    }
+
+    fn perform_effects(&mut self) {
+        let mut rows = Vec::new();
+        for effect in self.engine.take_effects() {
+            match effect {
+                Effect::Store(row) => rows.push(row),
+                Effect::Variables { node, desired, cause_at } => {
+                    self.nodes[node].applier.want(desired, cause_at);
+                }
+                Effect::Restarted { node } => self.nodes[node].applier.restarted(),
+                // The answer comes as an event; without one the leg simply stays unknown until the next list.
+                Effect::Describe { node, leg } => drop(self.nodes[node].link.commander.submit(Command::Describe(leg))),
+                Effect::Publish(change) => self.tell(&change),
+                Effect::UnknownTrunk { node, trunk } => self.tell_unknown_trunk(node, &trunk),
+            }
+        }
+        if !rows.is_empty() {
+            self.writer.write_all(rows);
+        }
+    }
+
+    fn tell(&self, change: &Arc<ChangeView>) {
+        tracing::info!(connection.id = %change.key, "{}: {}", change.key, change.words);
+        // Nobody may be listening.
+        let _ = self.changes.send(change.clone());
+    }
+
+    fn tell_unknown_trunk(&self, node: usize, trunk: &str) {
+        let node = &self.config.nodes[node].id;
+        tracing::warn!(
+            node.id = %node,
+            trunk = %trunk.escape_debug(),
+            "{node} sends calls to {trunk:?}, which is not configured and not judged; to judge it add: [[connections]] id = {trunk:?}"
+        );
+    }
+
+    fn publish(&mut self) {
+        let links: Vec<_> = self.nodes.iter().map(|node| node.link.view.borrow().clone()).collect();
+        let variables: Vec<_> = self.nodes.iter().map(|node| node.applier.view()).collect();
+        let mut view = self.engine.view(&links, &variables, self.clock.now());
+        view.started_at = self.started_at;
+        view.storage = self.writer.health().borrow().clone();
+        self.view.send_replace(Arc::new(view));
+    }
+}
