@@ -9,6 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 pub use crate::config::log::{Filter, Format};
+use crate::config::model::Log;
 
 /// The options of the log, the same for all commands.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -37,6 +38,15 @@ impl Args {
             None => default_filter.parse()?,
         };
         start(self.log_format.unwrap_or(default_format), filter.targets())
+    }
+
+    /// Starts the log as the configuration says, where the command line does not say otherwise.
+    ///
+    /// # Errors
+    /// Where a log has been started already.
+    pub fn start_with(&self, configured: &Log) -> anyhow::Result<()> {
+        let filter = self.log.as_ref().unwrap_or(&configured.filter);
+        start(self.log_format.unwrap_or(configured.format), filter.targets())
     }
 }
 

@@ -1,12 +1,26 @@
 //! `pointsman run`: the daemon.
 
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::config_file::ConfigFile;
 use crate::cli::logging;
+use crate::clock::Clock;
+use crate::config::Loaded;
+use crate::config::model::Config;
+use crate::engine::run;
 
 /// Arguments of `pointsman run`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Stops on SIGTERM and SIGINT; a second one ends it at once. The PBXs keep their variables: calls
+go on in the last order. `pointsman clear` puts the static order back.
+
+Exit codes: 0 stopped as asked, 1 failed, 2 the configuration has errors."
+)]
 pub struct Args {
     #[command(flatten)]
     config: ConfigFile,
@@ -15,10 +29,40 @@ pub struct Args {
 /// Runs until stopped.
 ///
 /// # Errors
-/// Always: this command is not built yet.
-#[expect(clippy::needless_pass_by_value, reason = "the command will take its arguments apart")]
+/// Where the configuration has errors, another instance runs with it, or the control socket cannot be made.
+#[expect(clippy::needless_pass_by_value, reason = "every command takes its arguments")]
 pub fn run(args: Args, log: &logging::Args) -> anyhow::Result<ExitCode> {
-    log.start(logging::Format::Text, "info")?;
-    args.config.load()?;
-    anyhow::bail!("`pointsman run` is not built yet")
+    let Loaded { config, warnings } = args.config.load()?;
+    log.start_with(&config.log)?;
+    let mut err = io::stderr().lock();
+    write!(err, "{}", warnings.render(err.is_terminal() && super::colour_wanted()))?;
+    drop(err);
+    super::runtime()?.block_on(serve(Arc::new(config)))
+}
+
+async fn serve(config: Arc<Config>) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let running = run::start(config.clone(), Clock::system()).await?;
+    tracing::info!(
+        nodes = config.nodes.len(),
+        connections = config.connections.len(),
+        control = %config.control_socket.display(),
+        "pointsman {} runs: {} nodes, {} connections, {} route maps",
+        env!("CARGO_PKG_VERSION"),
+        config.nodes.len(),
+        config.connections.len(),
+        config.route_maps.len(),
+    );
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping; the PBXs keep their variables and calls go on in the last order");
+    let clean = tokio::select! {
+        clean = running.stop() => clean,
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+    };
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -84,6 +84,7 @@ pub enum Finding {
 #[derive(Debug)]
 pub struct Reconciler {
     desired: Arc<Desired>,
+    was_told: bool,
     beliefs: HashMap<String, Belief>,
     /// Variables to read: to learn what they hold, or to compare.
     to_read: VecDeque<String>,
@@ -116,6 +117,7 @@ impl Reconciler {
     pub fn new(compare_every: Duration, astdb: Option<AstDb>) -> Self {
         Self {
             desired: Arc::default(),
+            was_told: false,
             beliefs: HashMap::new(),
             to_read: VecDeque::new(),
             copies: HashMap::new(),
@@ -134,7 +136,9 @@ impl Reconciler {
     /// The node should hold this from now on. `cause_at` is when the event arrived that made it so.
     pub fn want(&mut self, desired: Arc<Desired>, cause_at: Timestamp) {
         self.desired = desired;
+        self.was_told = true;
         self.cause_at = Some(cause_at);
+        self.view.in_step_at = None;
         self.refused.clear();
     }
 
@@ -405,7 +409,7 @@ impl Reconciler {
 
     /// Nothing to send and nothing under way.
     fn in_step(&mut self, now: Timestamp) {
-        if self.desired.generation.is_none() || !self.all_known() {
+        if !self.was_told || !self.all_known() {
             return;
         }
         self.view.in_step_at = Some(now);

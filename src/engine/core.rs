@@ -1,21 +1,21 @@
 //! The engine without its driver: what happened goes in, what is to be done comes out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::call::attempt::{CallEvent, Finished, Placed, TrunkName};
-use crate::call::tracker::Tracker;
-use crate::config::model::Config;
+use crate::call::tracker::{LiveLeg, Tracker};
+use crate::config::model::{Config, Connection, Node, RouteMap};
 use crate::dialplan::desired::{self, Desired};
 use crate::engine::effect::Effect;
-use crate::engine::view::{ChangeView, ConnectionView, MapView, UnknownTrunk};
+use crate::engine::view::{ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View};
 use crate::engine::words;
-use crate::ids::{LegId, QualityKey};
+use crate::ids::{ConnectionId, LegId, QualityKey};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
-use crate::quality::machine::{Change, Machine};
+use crate::quality::machine::{Change, Machine, Standing};
 use crate::quality::window::{Epoch, Sample};
-use crate::routing::{self, HuntOrder};
+use crate::routing::{HuntOrder, RouteTable};
 use crate::store::{ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
 use crate::time::Timestamp;
 
@@ -29,6 +29,7 @@ const UNKNOWN_TRUNKS_KEPT: usize = 100;
 #[derive(Debug)]
 pub struct Engine {
     config: Arc<Config>,
+    routes: RouteTable,
     nodes: Vec<NodeState>,
     book: Book,
     orders: Vec<HuntOrder>,
@@ -41,22 +42,32 @@ pub struct Engine {
 #[derive(Debug)]
 struct NodeState {
     tracker: Tracker,
+    incarnation: Option<Arc<str>>,
     /// What the node calls its connections.
-    trunks: HashMap<String, Seat>,
+    trunks: HashMap<String, Place>,
     /// The legs to configured connections that are up.
     legs: HashMap<LegId, Leg>,
     /// Attempts on trunks that are not configured.
     unknown: BTreeMap<TrunkName, u64>,
     desired: Arc<Desired>,
-    counted_active: usize,
+    most_active: usize,
+}
+
+/// Where a connection stands in the book and in the configuration.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    seat: Seat,
+    connection: usize,
 }
 
 /// A leg to a configured connection.
 #[derive(Debug)]
 struct Leg {
-    seat: Seat,
+    place: Place,
     epoch: Epoch,
     row: LegRow,
+    /// Whether it was up before it could be seen.
+    adopted: bool,
 }
 
 impl Engine {
@@ -64,12 +75,16 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>, restored: Restored, now: Timestamp) -> Self {
         let keys = config.connections.iter().map(|c| (QualityKey::connection(c.id.clone()), c.quality.clone()));
+        let changes = restored.changes.into_iter().take(CHANGES_SHOWN);
         let mut engine = Self {
+            routes: RouteTable::new(&config),
             book: Book::new(keys, now),
             nodes: Vec::new(),
             orders: Vec::new(),
             generation: restored.generation,
-            changes: restored.changes.into_iter().take(CHANGES_SHOWN).map(|row| Arc::new(view_of(row))).collect(),
+            changes: changes
+                .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words }))
+                .collect(),
             effects: Vec::new(),
             config,
         };
@@ -84,38 +99,48 @@ impl Engine {
         for row in restored.legs {
             engine.restore_leg(row);
         }
-        engine.reorder(now);
+        engine.order_anew(now);
         engine
     }
 
     fn node_state(&self, node: usize) -> NodeState {
         let node = &self.config.nodes[node];
-        let trunks = self.config.connections.iter().filter_map(|connection| {
+        let places = self.config.connections.iter().enumerate().filter_map(|(index, connection)| {
             let seat = self.book.seat(&QualityKey::connection(connection.id.clone()))?;
-            Some((connection.name_on(&node.id).to_owned(), seat))
+            Some((connection.name_on(&node.id).to_owned(), Place { seat, connection: index }))
         });
         NodeState {
             tracker: Tracker::new(node.kind),
-            trunks: trunks.collect(),
+            incarnation: None,
+            trunks: places.collect(),
             legs: HashMap::new(),
             unknown: BTreeMap::new(),
             desired: Arc::new(Desired::default()),
-            counted_active: 0,
+            most_active: 0,
         }
     }
 
     /// A leg that was up when the program ended. Whether it still is shows in the first list that its node gives.
     fn restore_leg(&mut self, row: LegRow) {
         let known = self.config.nodes.iter().position(|node| node.id == row.node);
-        let seat = known.and_then(|node| self.nodes[node].trunks.get(&*row.trunk).copied());
-        let (Some(node), Some(seat)) = (known, seat) else {
+        let place = known.and_then(|node| self.nodes[node].trunks.get(&*row.trunk).copied());
+        let (Some(node), Some(place)) = (known, place) else {
             self.effects.push(Effect::Store(StoreOp::LegGone(row.node, row.leg)));
             return;
         };
-        let epoch = self.book.adopted(seat, row.placed_at);
+        let by_time = self.book.adopted(place.seat, row.placed_at);
         let state = &mut self.nodes[node];
-        state.tracker.restore(&row);
-        state.legs.insert(row.leg.clone(), Leg { seat, epoch: row.epoch.unwrap_or(epoch), row });
+        state.tracker.restore(LiveLeg {
+            leg: row.leg.clone(),
+            trunk: row.trunk.clone(),
+            number: row.number.clone(),
+            map: row.map.clone(),
+            placed_at: row.placed_at,
+            ringing_at: row.ringing_at,
+            answered_at: row.answered_at,
+            adopted: false,
+        });
+        state.legs.insert(row.leg.clone(), Leg { place, epoch: row.epoch.unwrap_or(by_time), row, adopted: false });
     }
 
     /// What is to be done since this was last asked.
@@ -124,13 +149,15 @@ impl Engine {
         std::mem::take(&mut self.effects)
     }
 
-    /// A node told us something.
+    /// A node told us something, at `now`.
     pub fn apply(&mut self, node: usize, event: &PbxEvent, now: Timestamp) {
         let Some(state) = self.nodes.get_mut(node) else { return };
-        let output = state.tracker.apply(event, now);
-        if output.restarted {
+        if let PbxEvent::Incarnation(id) = event
+            && state.incarnation.replace(id.clone()).is_some_and(|before| before != *id)
+        {
             self.effects.push(Effect::Restarted { node });
         }
+        let output = state.tracker.apply(event, now);
         self.effects.extend(output.describe.into_iter().map(|leg| Effect::Describe { node, leg }));
         for event in output.events {
             self.call_event(node, event, now);
@@ -160,18 +187,19 @@ impl Engine {
             CallEvent::Finished(finished) => self.finished(node, &finished, now),
             CallEvent::Forgotten(leg) => {
                 if let Some(leg) = self.leg_gone(node, &leg) {
-                    self.book.forgotten(leg.seat, leg.epoch);
+                    self.book.forgotten(leg.place.seat, leg.epoch);
                 }
             }
         }
     }
 
     fn placed(&mut self, node: usize, placed: Placed) {
-        let Some(seat) = self.nodes[node].trunks.get(&*placed.trunk).copied() else {
+        let Some(place) = self.nodes[node].trunks.get(&*placed.trunk).copied() else {
             self.unknown_trunk(node, placed.trunk);
             return;
         };
-        let epoch = if placed.adopted { self.book.adopted(seat, placed.at) } else { self.book.placed(seat) };
+        let epoch =
+            if placed.adopted { self.book.adopted(place.seat, placed.at) } else { self.book.placed(place.seat) };
         let row = LegRow {
             node: self.config.nodes[node].id.clone(),
             leg: placed.leg.clone(),
@@ -183,22 +211,28 @@ impl Engine {
             answered_at: None,
             epoch: Some(epoch),
         };
-        self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(row.clone()))));
-        self.nodes[node].legs.insert(placed.leg, Leg { seat, epoch, row });
+        // A leg that was found on the way would be found again after a restart, by the same means.
+        if !placed.adopted {
+            self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(row.clone()))));
+        }
+        self.nodes[node].legs.insert(placed.leg, Leg { place, epoch, row, adopted: placed.adopted });
     }
 
     fn answered(&mut self, node: usize, leg: &LegId, at: Timestamp) {
         if let Some(leg) = self.nodes[node].legs.get_mut(leg) {
             leg.row.answered_at = Some(at);
+            if leg.adopted {
+                return;
+            }
             self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(leg.row.clone()))));
         }
     }
 
     fn finished(&mut self, node: usize, finished: &Finished, now: Timestamp) {
-        let Some(leg) = self.leg_gone(node, &finished.leg) else { return };
-        let connection = &self.config.connections[leg.seat.index()];
+        let Some(Leg { place, epoch, .. }) = self.leg_gone(node, &finished.leg) else { return };
+        let connection = &self.config.connections[place.connection];
         let sample = Sample {
-            epoch: leg.epoch,
+            epoch,
             placed_at: finished.placed_at,
             ended_at: finished.ended_at,
             outcome: connection.causes.outcome(&finished.evidence),
@@ -209,13 +243,12 @@ impl Engine {
         };
         let tally = Tally::attempt(&sample, connection.quality.caller_patience());
         let node = Whose::Node(self.config.nodes[node].id.clone());
-        for whose in [Whose::Connection(self.book.key(leg.seat).clone()), node] {
+        for whose in [Whose::Connection(self.book.key(place.seat).clone()), node] {
             self.effects.push(Effect::Store(StoreOp::Count { at: now, whose, tally }));
         }
-        let change = self.book.finished(leg.seat, &sample, now);
-        match change {
-            Some(change) => self.record(leg.seat, &change),
-            None => self.keep(leg.seat),
+        match self.book.finished(place.seat, &sample, now) {
+            Some(change) => self.record(place.seat, &change),
+            None => self.keep(place.seat),
         }
     }
 
@@ -238,9 +271,8 @@ impl Engine {
     /// Keeps and tells a change of state.
     fn record(&mut self, seat: Seat, change: &Change) {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
-        let unmeasured = machine.window().len().saturating_sub(change.figures.calls);
-        let measured = machine.window().samples().skip(unmeasured);
-        let words: Arc<str> = words::change(change, machine.settings(), measured).into();
+        let before = machine.window().len().saturating_sub(change.figures.calls);
+        let words: Arc<str> = words::change(change, machine.settings(), machine.window().samples().skip(before)).into();
         let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who: POINTSMAN.into() };
         let shown = Arc::new(ChangeView { key, change: *change, words });
         self.changes.push_front(shown.clone());
@@ -255,17 +287,129 @@ impl Engine {
         self.effects.push(Effect::Store(StoreOp::Quality(self.book.key(seat).clone(), saved)));
     }
 
-    /// Brings hunt orders and variables into step with the connections' states.
+    /// Brings hunt orders and variables into step, where a connection's state or standing has changed.
     fn reorder(&mut self, now: Timestamp) {
-        if self.book.take_moved().is_empty() && !self.orders.is_empty() {
-            return;
+        if !self.book.take_moved().is_empty() {
+            self.order_anew(now);
         }
-        self.orders = routing::hunt_orders(&self.config, |connection| self.standing(connection));
-        let desired: Vec<_> = (0..self.nodes.len()).map(|node| self.desired(node)).collect();
-        if desired.iter().zip(&self.nodes).all(|(new, node)| new.same_routes(&node.desired)) {
-            return;
-        }
-        self.generation += 1;
-        self.effects.push(Effect::Store(StoreOp::Generation(self.generation)));
     }
+
+    fn order_anew(&mut self, now: Timestamp) {
+        self.orders = self.routes.hunt_orders(|connection| self.standing(connection));
+        let next = self.generation + 1;
+        let wanted: Vec<Desired> = self.config.nodes.iter().map(|node| self.desired(node, next)).collect();
+        if wanted.iter().zip(&self.nodes).all(|(wanted, node)| wanted.says_the_same(&node.desired)) {
+            return;
+        }
+        self.generation = next;
+        self.effects.push(Effect::Store(StoreOp::Generation(next)));
+        for (node, wanted) in wanted.into_iter().enumerate() {
+            let desired = Arc::new(wanted);
+            self.nodes[node].desired = desired.clone();
+            self.effects.push(Effect::Variables { node, desired, cause_at: now });
+        }
+    }
+
+    fn desired(&self, node: &Node, generation: u64) -> Desired {
+        desired::of(&self.config, node, &self.orders, |connection| self.machine(connection), generation)
+    }
+
+    fn machine(&self, connection: &ConnectionId) -> Option<&Machine> {
+        self.book.get(&QualityKey::connection(connection.clone()))
+    }
+
+    fn standing(&self, connection: &ConnectionId) -> Standing {
+        self.machine(connection).map(Machine::standing).unwrap_or_default()
+    }
+
+    fn count_active(&mut self, node: usize, now: Timestamp) {
+        let active = self.nodes[node].tracker.active();
+        if active > self.nodes[node].most_active {
+            let whose = Whose::Node(self.config.nodes[node].id.clone());
+            self.effects.push(Effect::Store(StoreOp::Count { at: now, whose, tally: Tally::active(active) }));
+        }
+        self.nodes[node].most_active = active;
+    }
+
+    /// The picture. `links` and `variables` are those of the nodes, in the order configured.
+    #[must_use]
+    pub fn view(&self, links: &[LinkView], variables: &[VariablesView], now: Timestamp) -> View {
+        let nodes = self.config.nodes.iter().zip(&self.nodes).zip(links.iter().zip(variables));
+        let mut active = vec![0; self.config.connections.len()];
+        for leg in self.nodes.iter().flat_map(|node| node.legs.values()) {
+            active[leg.place.connection] += 1;
+        }
+        let connections = self.config.connections.iter().zip(active);
+        let maps = self.config.route_maps.iter().zip(&self.orders);
+        View {
+            generation: self.generation,
+            nodes: nodes.map(|((node, state), (link, variables))| node_view(node, state, link, variables)).collect(),
+            connections: connections
+                .filter_map(|(connection, active)| self.connection_view(connection, active))
+                .collect(),
+            maps: maps.map(|(map, order)| map_view(map, order)).collect(),
+            changes: self.changes.iter().map(|change| (**change).clone()).collect(),
+            unknown_trunks: self
+                .config
+                .nodes
+                .iter()
+                .zip(&self.nodes)
+                .flat_map(|(node, state)| unknown(node, state))
+                .collect(),
+            ..View::empty(now)
+        }
+    }
+
+    fn connection_view(&self, connection: &Connection, active_calls: usize) -> Option<ConnectionView> {
+        let key = QualityKey::connection(connection.id.clone());
+        let machine = self.book.get(&key)?;
+        Some(ConnectionView {
+            key,
+            customer: connection.customer.clone(),
+            monitored: connection.quality.is_monitored(),
+            state: machine.state(),
+            since: machine.since(),
+            action: connection.quality.bad_quality_action,
+            words: machine.words(),
+            figures: machine.figures(),
+            settings: connection.quality.clone(),
+            batch_done: machine.progress().map(|progress| progress.done),
+            retry_at: machine.deadline(),
+            active_calls,
+        })
+    }
+}
+
+fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &VariablesView) -> NodeView {
+    let counters = state.tracker.counters();
+    NodeView {
+        id: node.id.clone(),
+        kind: node.kind,
+        address: node.address.clone(),
+        link: LinkView {
+            ends_unseen_answered: counters.unseen_ends_answered,
+            ends_unseen_lost: counters.unseen_ends_lost,
+            ..link.clone()
+        },
+        active_calls: state.tracker.active(),
+        variables: *variables,
+    }
+}
+
+fn map_view(map: &RouteMap, order: &HuntOrder) -> MapView {
+    MapView {
+        id: map.id.clone(),
+        prefixes: map.prefixes.clone(),
+        hunt_order: order.order.clone(),
+        blocked: order.blocked.clone(),
+    }
+}
+
+fn unknown<'a>(node: &'a Node, state: &'a NodeState) -> impl Iterator<Item = UnknownTrunk> + 'a {
+    let trunk = |(trunk, attempts): (&TrunkName, &u64)| UnknownTrunk {
+        node: node.id.clone(),
+        trunk: trunk.to_string(),
+        attempts: *attempts,
+    };
+    state.unknown.iter().map(trunk)
 }

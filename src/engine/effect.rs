@@ -22,12 +22,10 @@ pub enum Effect {
         /// When the event arrived that made it so; what the latency is measured from.
         cause_at: Timestamp,
     },
-    /// What a node holds is not known any more (restarted, or newly connected): compare, or write everything again.
-    Relinked {
+    /// A PBX was restarted: the variables that it held are gone.
+    Restarted {
         /// Index of the node.
         node: usize,
-        /// Whether the PBX was restarted: everything that it held is gone.
-        restarted: bool,
     },
     /// Ask a node for all about one leg.
     Describe {

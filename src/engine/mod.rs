@@ -4,8 +4,8 @@
 //! and when, and returns [`effect::Effect`]s. [`run`] is its driver: it feeds the engine from the links, performs the
 //! effects and publishes the [`view::View`].
 
-// core
-// effect
-// run
+pub mod core;
+pub mod effect;
+pub mod run;
 pub mod view;
 pub mod words;

@@ -36,6 +36,25 @@ pub struct View {
     pub unknown_trunks: Vec<UnknownTrunk>,
 }
 
+impl View {
+    /// A picture with nothing on it.
+    #[must_use]
+    pub fn empty(at: Timestamp) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at,
+            started_at: at,
+            generation: 0,
+            nodes: Vec::new(),
+            connections: Vec::new(),
+            maps: Vec::new(),
+            changes: Vec::new(),
+            storage: StorageView::default(),
+            unknown_trunks: Vec::new(),
+        }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeView {
@@ -118,7 +137,7 @@ pub struct VariablesView {
     pub written: u64,
     /// Values that somebody else had changed and that were put back.
     pub repaired: u64,
-    /// When the node's values were last found or made equal to ours.
+    /// When the node's values were last found or made equal to what they should be; `None` while they are not.
     pub in_step_at: Option<Timestamp>,
     /// Time from the event to the acknowledged variable, last change, in microseconds.
     pub last_latency_us: Option<u64>,
