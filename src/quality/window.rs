@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::outcome::Outcome;
+use crate::call::outcome::{Outcome, ner};
 use crate::time::Timestamp;
 
 /// A counter that a connection's state change increments; every attempt carries the one in force when it was placed.
@@ -61,13 +61,7 @@ impl Sample {
     /// nothing, because the caller gave up before `patience` was over and before anything rang.
     #[must_use]
     pub fn is_effective(&self, patience: Duration) -> Option<bool> {
-        match self.outcome {
-            Outcome::Answered | Outcome::Busy | Outcome::NoAnswer | Outcome::Rejected => Some(true),
-            Outcome::NumberInvalid | Outcome::VendorFailed => Some(false),
-            Outcome::CallerGone if self.pdd_ms.is_some() => Some(true),
-            Outcome::CallerGone if self.ended_at.since(self.placed_at) >= patience => Some(false),
-            Outcome::CallerGone | Outcome::LostRace | Outcome::NotSent | Outcome::Lost => None,
-        }
+        ner(self.outcome, self.pdd_ms.is_some(), self.ended_at.since(self.placed_at), patience)
     }
 }
 
