@@ -22,8 +22,9 @@ use crate::pbx::asterisk::{
 use crate::pbx::event::{PbxEvent, Snapshot};
 use crate::time::Timestamp;
 
-/// How long ends are held back where no list comes that could confirm them.
-const DOUBT: Duration = Duration::from_secs(10);
+/// How long ends are held back where no list comes that settles them. Longer than the time to the second list that
+/// follows a damaged message.
+const DOUBT: Duration = Duration::from_secs(15);
 
 /// What only Asterisk says of a leg.
 #[derive(Debug, Default)]
@@ -58,6 +59,8 @@ struct Held {
     at: Timestamp,
     cause: u16,
     up: bool,
+    /// Whether a list still had the leg afterwards. One such list may have been on its way already, two are proof.
+    listed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -104,12 +107,22 @@ impl Legs {
         }
     }
 
-    /// Ends the doubt: what was held back is true.
+    /// Ends the doubt: what was held back and not refuted is true.
     pub(super) fn believe_all(&mut self, step: &mut Step<'_>) {
         self.doubt = None;
         while let Some(id) = self.held.pop_front() {
-            self.believe(&id, step);
+            if !self.refuted(&id, step) {
+                self.believe(&id, step);
+            }
         }
+    }
+
+    /// Drops an end that is held back if a list had the leg after it.
+    fn refuted(&mut self, id: &LegId, step: &mut Step<'_>) -> bool {
+        let Some(leg) = self.set.get_mut(id) else { return false };
+        let refuted = leg.own.held.take_if(|held| held.listed).is_some();
+        step.counters.false_ends += u64::from(refuted);
+        refuted
     }
 
     fn channel(&mut self, event: &AstEvent, step: &mut Step<'_>) {
@@ -222,10 +235,11 @@ impl Legs {
         note_state(leg, dest, at, step);
         leg.own.dial_end.get_or_insert(status);
         leg.own.forwarded |= forwarded;
-        if status == DialStatus::Cancel && self.another_won(&dest.leg) {
-            if let Some(leg) = self.set.hear(&dest.leg) {
-                leg.own.race_lost = true;
-            }
+        if status == DialStatus::Cancel
+            && self.another_won(&dest.leg)
+            && let Some(leg) = self.set.get_mut(&dest.leg)
+        {
+            leg.own.race_lost = true;
         }
     }
 
@@ -248,7 +262,7 @@ impl Legs {
             }
             return;
         };
-        leg.own.held = Some(Held { at, cause, up: seen.state == STATE_UP });
+        leg.own.held = Some(Held { at, cause, up: seen.state == STATE_UP, listed: false });
         if leg.map.is_none() {
             leg.map.clone_from(&seen.map);
         }
@@ -280,7 +294,7 @@ impl Legs {
         let Some(mut leg) = self.set.close(id, step.now) else { return };
         let Some(held) = leg.own.held.take() else { return };
         if leg.adopted {
-            step.tell(CallEvent::Forgotten(id.clone()));
+            step.tell(CallEvent::Forgotten(leg.told_id(id)));
             return;
         }
         leg.tell_placed(id, step);
@@ -296,7 +310,7 @@ impl Legs {
             sip_status: refused_with.filter(|_| from_vendor),
             delay: Duration::ZERO,
         };
-        step.tell(CallEvent::Finished(Box::new(leg.finished(id.clone(), &end))));
+        step.tell(CallEvent::Finished(Box::new(leg.finished(id, &end))));
     }
 
     /// A leg ended and its Hangup was not seen.
@@ -304,7 +318,7 @@ impl Legs {
         let Some(leg) = self.set.close(id, step.now) else { return };
         if !leg.told || leg.adopted {
             if leg.adopted {
-                step.tell(CallEvent::Forgotten(id.clone()));
+                step.tell(CallEvent::Forgotten(leg.told_id(id)));
             }
             return;
         }
@@ -313,7 +327,7 @@ impl Legs {
             false => &mut step.counters.unseen_ends_lost,
         };
         *unseen += 1;
-        step.tell(CallEvent::Finished(Box::new(leg.finished(id.clone(), &End::unseen(step.now)))));
+        step.tell(CallEvent::Finished(Box::new(leg.finished(id, &End::unseen(step.now)))));
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot, step: &mut Step<'_>) {
@@ -339,15 +353,19 @@ impl Legs {
 
     /// A list settles which of the ends that were held back are true.
     fn resolve_doubt(&mut self, snapshot: &Snapshot, step: &mut Step<'_>) {
-        self.doubt = None;
         let listed: HashSet<&LegId> = snapshot.legs.iter().map(|row| &row.leg).collect();
         for id in std::mem::take(&mut self.held) {
             if !listed.contains(&id) {
                 self.believe(&id, step);
-            } else if let Some(leg) = self.set.hear(&id) {
-                leg.own.held = None;
-                step.counters.false_ends += 1;
+            } else if !self.refuted(&id, step) {
+                if let Some(held) = self.set.get_mut(&id).and_then(|leg| leg.own.held.as_mut()) {
+                    held.listed = true;
+                }
+                self.held.push_back(id);
             }
+        }
+        if self.held.is_empty() {
+            self.doubt = None;
         }
     }
 }

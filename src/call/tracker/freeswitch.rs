@@ -96,7 +96,7 @@ impl Legs {
             FsKind::Created | FsKind::Progressed | FsKind::Renamed(_) | FsKind::Described => {
                 leg.tell_placed(&event.leg, step);
                 if let Some(at) = leg.answered_at.filter(|_| !answered_before) {
-                    step.tell(CallEvent::Answered { leg: event.leg.clone(), at });
+                    step.tell(CallEvent::Answered { leg: leg.told_id(&event.leg), at });
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Legs {
         // What this event does not call answered was not, whatever a list said.
         leg.answered_unseen = false;
         if leg.own.settled {
-            step.tell(CallEvent::Forgotten(event.leg.clone()));
+            step.tell(CallEvent::Forgotten(leg.told_id(&event.leg)));
             return;
         }
         let rang = leg.ringing_at.is_some();
@@ -143,7 +143,7 @@ impl Legs {
             sip_status,
             delay: Duration::from_secs(leg.own.delay_sec.into()),
         };
-        step.tell(CallEvent::Finished(Box::new(leg.finished(event.leg.clone(), &end))));
+        step.tell(CallEvent::Finished(Box::new(leg.finished(&event.leg, &end))));
     }
 
     /// A leg ended and its last event was not seen.
@@ -151,7 +151,7 @@ impl Legs {
         let Some(leg) = self.set.close(id, step.now) else { return };
         if leg.adopted || leg.own.settled {
             // It was up before the link, and its end says nothing.
-            step.tell(CallEvent::Forgotten(id.clone()));
+            step.tell(CallEvent::Forgotten(leg.told_id(id)));
             return;
         }
         let end = match leg.own.hung_up {
@@ -167,7 +167,7 @@ impl Legs {
             }
         };
         let end = End { delay: Duration::from_secs(leg.own.delay_sec.into()), ..end };
-        step.tell(CallEvent::Finished(Box::new(leg.finished(id.clone(), &end))));
+        step.tell(CallEvent::Finished(Box::new(leg.finished(id, &end))));
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot, step: &mut Step<'_>) {

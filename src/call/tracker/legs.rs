@@ -45,6 +45,8 @@ pub(super) struct Leg<X> {
     pub(super) adopted: bool,
     /// Whether [`CallEvent::Placed`] was told.
     pub(super) told: bool,
+    /// The identifier that it was told under, where it has another one now.
+    told_as: Option<LegId>,
     pub(super) own: X,
     /// The link session in which it was last heard of.
     heard_in: u64,
@@ -64,6 +66,7 @@ impl<X> Leg<X> {
             answered_unseen: false,
             adopted: false,
             told: false,
+            told_as: None,
             own,
             heard_in: 0,
             missing_since: None,
@@ -88,6 +91,11 @@ impl<X> Leg<X> {
         }
     }
 
+    /// The identifier to tell of it by: the same from beginning to end.
+    pub(super) fn told_id(&self, id: &LegId) -> LegId {
+        self.told_as.as_ref().unwrap_or(id).clone()
+    }
+
     pub(super) fn answered(&self) -> bool {
         self.answered_at.is_some() || self.answered_unseen
     }
@@ -107,7 +115,7 @@ impl<X> Leg<X> {
     }
 
     /// The attempt that this leg was.
-    pub(super) fn finished(self, id: LegId, end: &End) -> Finished {
+    pub(super) fn finished(self, id: &LegId, end: &End) -> Finished {
         let answered = self.answered();
         let rang = self.ringing_at.is_some();
         let duration = match (self.answered_at, end.ended_by) {
@@ -120,7 +128,7 @@ impl<X> Leg<X> {
         let pdd = sign.and_then(|sign| span(self.placed_at, sign, MAX_PDD)).map(|pdd| pdd.saturating_sub(end.delay));
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Finished {
-            leg: id,
+            leg: self.told_id(id),
             trunk: self.trunk,
             number: self.number,
             map: self.map,
@@ -202,6 +210,11 @@ impl<X> LegSet<X> {
         self.legs.get(id)
     }
 
+    /// A leg, without taking this for a sign of its life.
+    pub(super) fn get_mut(&mut self, id: &LegId) -> Option<&mut Leg<X>> {
+        self.legs.get_mut(id)
+    }
+
     pub(super) fn contains(&self, id: &LegId) -> bool {
         self.legs.contains_key(id)
     }
@@ -238,7 +251,10 @@ impl<X> LegSet<X> {
 
     /// A leg is known by another identifier from now on.
     pub(super) fn rename(&mut self, from: &LegId, to: &LegId) {
-        if let Some(leg) = self.legs.remove(from) {
+        if let Some(mut leg) = self.legs.remove(from) {
+            if leg.told {
+                leg.told_as.get_or_insert_with(|| from.clone());
+            }
             self.legs.insert(to.clone(), leg);
         }
     }
@@ -270,9 +286,10 @@ impl<X> LegSet<X> {
             if listed.contains(id) {
                 leg.heard_in = self.session;
                 leg.missing_since = None;
-            } else if first_list && leg.heard_in < self.session {
-                gone.push((leg.placed_at, id.clone()));
-            } else if now.since(*leg.missing_since.get_or_insert(now)) >= MISSING_FOR {
+                continue;
+            }
+            let unseen_in_this_session = first_list && leg.heard_in < self.session;
+            if unseen_in_this_session || now.since(*leg.missing_since.get_or_insert(now)) >= MISSING_FOR {
                 gone.push((leg.placed_at, id.clone()));
             }
         }

@@ -1,0 +1,51 @@
+//! Public bug reports about clients of ESL and AMI and about call statistics, reduced to small inputs, each with the
+//! result that is right here. The names are the numbers of the cases: E and L of ESL, A and M of AMI.
+
+#![expect(clippy::unwrap_used, reason = "what cannot be unwrapped fails the test")]
+
+mod ami;
+mod esl;
+
+use pointsman::call::attempt::{CallEvent, Finished};
+use pointsman::call::outcome::CauseTable;
+use pointsman::call::tracker::{Output, Tracker};
+
+/// `connection outcome pdd/duration [sip status]`, milliseconds, `-` for unknown.
+fn summary(finished: &Finished) -> String {
+    let shown = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let outcome = CauseTable::default().outcome(&finished.evidence);
+    let sip = finished.sip_status.map(|status| format!(" {status}")).unwrap_or_default();
+    format!("{} {outcome} {}/{}{sip}", finished.trunk, shown(finished.pdd_ms), shown(finished.duration_ms))
+}
+
+/// The attempts that an output finished; and the promise that each of them was told of before.
+#[derive(Default)]
+struct Attempts {
+    placed: Vec<String>,
+    finished: Vec<String>,
+}
+
+impl Attempts {
+    fn take(&mut self, output: &Output) {
+        for event in &output.events {
+            match event {
+                CallEvent::Placed(placed) => {
+                    assert!(!self.placed.contains(&placed.leg.to_string()), "{} placed twice", placed.leg);
+                    self.placed.push(placed.leg.to_string());
+                }
+                CallEvent::Finished(finished) => {
+                    let at = self.placed.iter().position(|leg| leg == finished.leg.as_str());
+                    self.placed.remove(at.unwrap_or_else(|| panic!("{} finished and not placed", finished.leg)));
+                    self.finished.push(summary(finished));
+                }
+                CallEvent::Answered { .. } | CallEvent::Forgotten(_) => {}
+            }
+        }
+    }
+}
+
+fn live(tracker: &Tracker) -> Vec<String> {
+    let mut live: Vec<String> = tracker.live_legs().map(|leg| leg.leg.to_string()).collect();
+    live.sort_unstable();
+    live
+}
