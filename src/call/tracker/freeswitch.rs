@@ -61,6 +61,8 @@ impl Legs {
                 self.set.linked();
                 self.asked.clear();
             }
+            // What was lost may have been the description of a leg: the list that follows tells whom to ask about.
+            PbxEvent::Lost(_) => self.asked.clear(),
             PbxEvent::FreeSwitch(event) => self.channel(event, step),
             PbxEvent::Snapshot(snapshot) => self.snapshot(snapshot, step),
             PbxEvent::LegGone(id) => {
@@ -69,11 +71,7 @@ impl Legs {
                     self.vanished(id, step);
                 }
             }
-            PbxEvent::Unlinked
-            | PbxEvent::Incarnation(_)
-            | PbxEvent::Asterisk(_)
-            | PbxEvent::Heartbeat(_)
-            | PbxEvent::Lost(_) => {}
+            PbxEvent::Unlinked | PbxEvent::Incarnation(_) | PbxEvent::Asterisk(_) | PbxEvent::Heartbeat(_) => {}
         }
     }
 

@@ -190,6 +190,9 @@ impl<T> EslCommands<T> {
                 Asked::Describe(_, answer) => {
                     self.describing -= 1;
                     out.answer(answer, Err(CommandError::TimedOut));
+                    // The description would have been an event; the next list shows again what is not known.
+                    out.events.push(PbxEvent::Lost(1));
+                    self.lister.want(now);
                 }
                 Asked::Write(answer) | Asked::Read(answer) => out.answer(answer, Err(CommandError::TimedOut)),
             }
@@ -290,12 +293,22 @@ impl<T> Session<T> for EslCommands<T> {
     }
 
     fn close(&mut self, out: &mut Effects<T>) {
-        let asked = self.asked.drain().filter_map(|what| match what {
-            Asked::Describe(_, answer) | Asked::Write(answer) | Asked::Read(answer) => Some(answer),
-            Asked::Nothing | Asked::Keepalive | Asked::CoreUuid | Asked::List => None,
-        });
+        let mut undescribed = self.descriptions.len() as u64;
+        for what in self.asked.drain() {
+            match what {
+                Asked::Describe(_, answer) => {
+                    undescribed += 1;
+                    out.answer(answer, Err(CommandError::LinkLost));
+                }
+                Asked::Write(answer) | Asked::Read(answer) => out.answer(answer, Err(CommandError::LinkLost)),
+                Asked::Nothing | Asked::Keepalive | Asked::CoreUuid | Asked::List => {}
+            }
+        }
         let waiting = self.descriptions.drain(..).map(|(_, answer)| answer).chain(self.list_waiters.drain(..));
-        out.answers.extend(asked.chain(waiting).map(|answer| (answer, Err(CommandError::LinkLost))));
+        out.answers.extend(waiting.map(|answer| (answer, Err(CommandError::LinkLost))));
+        if undescribed > 0 {
+            out.events.push(PbxEvent::Lost(undescribed));
+        }
     }
 }
 

@@ -318,6 +318,7 @@ mod freeswitch {
         answers.sort_by_key(|(to, _)| *to);
         let all: Vec<_> = (1..9).map(|to| (to, Err(CommandError::LinkLost))).collect();
         assert_eq!(answers, all);
+        assert_eq!(stage.events(), [PbxEvent::Lost(6)], "the descriptions would have been events");
     }
 
     /// E35: a channel ended between the list and the question about it.
