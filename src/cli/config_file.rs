@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::cli::WrongUsage;
 use crate::config::{self, Loaded, Purpose};
 
+/// The environment variable that names the configuration.
+const VARIABLE: &str = "POINTSMAN_CONFIG";
+
 /// Where a configuration is looked for when none is named, in this order.
 pub const DEFAULT_PATHS: &[&str] = &["./pointsman.toml", "/etc/pointsman/pointsman.toml"];
 
@@ -13,9 +16,11 @@ pub const DEFAULT_PATHS: &[&str] = &["./pointsman.toml", "/etc/pointsman/pointsm
 pub struct ConfigFile {
     /// Configuration: TOML, JSON or YAML, by its extension
     ///
-    /// Without it: ./pointsman.toml, then /etc/pointsman/pointsman.toml. Single values can be overridden by
-    /// environment variables: POINTSMAN__STORAGE__PATH, POINTSMAN__NODES__PBX_01__PASSWORD.
-    #[arg(short = 'c', long = "config", value_name = "FILE", env = "POINTSMAN_CONFIG")]
+    /// Without it: the file that POINTSMAN_CONFIG names, ./pointsman.toml, then /etc/pointsman/pointsman.toml. Single
+    /// values can be overridden by environment variables: POINTSMAN__STORAGE__PATH,
+    /// POINTSMAN__NODES__PBX_01__PASSWORD.
+    // Not clap's `env`: a variable of the environment must not contradict another option.
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub path: Option<PathBuf>,
 }
 
@@ -25,13 +30,16 @@ impl ConfigFile {
     /// # Errors
     /// [`WrongUsage`] where none was named and none of the default places has one.
     pub fn find(&self) -> anyhow::Result<PathBuf> {
-        if let Some(path) = &self.path {
-            return Ok(path.clone());
+        let named =
+            self.path.clone().or_else(|| std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(Into::into));
+        if let Some(path) = named {
+            return Ok(path);
         }
         let found = DEFAULT_PATHS.iter().map(Path::new).find(|path| path.exists());
         found.map(Path::to_owned).ok_or_else(|| {
             let places = DEFAULT_PATHS.join(", ");
-            WrongUsage(format!("no configuration: name one with --config FILE (looked for {places})")).into()
+            WrongUsage(format!("no configuration: name one with --config FILE or {VARIABLE} (looked for {places})"))
+                .into()
         })
     }
 

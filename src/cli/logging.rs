@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "FILTER", env = "POINTSMAN_LOG", value_parser = Filter::from_str)]
     pub log: Option<Filter>,
     /// How to log: text for people, JSON lines for programs
-    #[arg(long, global = true, value_name = "FORMAT", env = "POINTSMAN_LOG_FORMAT")]
+    #[arg(long, global = true, value_name = "FORMAT", env = "POINTSMAN_LOG_FORMAT", hide_possible_values = true)]
     pub log_format: Option<Format>,
 }
 

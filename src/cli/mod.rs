@@ -38,7 +38,7 @@ const OUTPUT_CLOSED: u8 = 141;
 
 /// What follows the options in `pointsman --help`.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("pointsman demo --for 60s", "see a vendor fail, get lowered and recover; needs no PBX"),
+    ("pointsman demo --for 60s", "a vendor fails, is lowered, recovers; no PBX needed"),
     ("pointsman check -c pointsman.toml", "every mistake of a configuration at once"),
     ("pointsman run -c pointsman.toml", "do the job"),
     ("pointsman status", "what every node and connection is doing now"),
@@ -154,7 +154,7 @@ fn commands_help(command: &clap::Command) -> String {
 fn examples_help() -> String {
     let mut help = format!("{HEADER}Examples:{HEADER:#}\n");
     for (line, what) in EXAMPLES {
-        help.push_str(&format!("  {LITERAL}{line:<48}{LITERAL:#}{what}\n"));
+        help.push_str(&format!("  {LITERAL}{line:<47}{LITERAL:#}{what}\n"));
     }
     help.push_str("\n'pointsman COMMAND --help' says more about a command.");
     help
