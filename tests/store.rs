@@ -330,22 +330,27 @@ async fn a_file_locked_by_another_program_is_written_later() {
 
 #[tokio::test]
 async fn a_file_that_was_removed_is_made_again_with_the_state() {
-    let dir = tempfile::tempdir().unwrap();
-    let storage = storage(&dir.path().join("data/pointsman.db"));
-    let running = start(&storage).await;
-    for n in 1..=30 {
-        running.writer.write_all(attempt(n));
+    let removals: [fn(&Path); 2] =
+        [|path| fs::remove_file(path).unwrap(), |path| fs::remove_dir_all(path.parent().unwrap()).unwrap()];
+    for remove in removals {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = storage(&dir.path().join("data/pointsman.db"));
+        let running = start(&storage).await;
+        for n in 1..=30 {
+            running.writer.write_all(attempt(n));
+        }
+        assert!(running.writer.flush(PATIENCE).await);
+        remove(&storage.path);
+        running.writer.write(StoreOp::Quality(key("vendor-b"), Box::new(saved(7))));
+        assert!(running.writer.flush(PATIENCE).await);
+        running.stop().await;
+        let again = start(&storage).await;
+        assert_eq!(again.restored.machines, [(key("vendor-a"), saved(30)), (key("vendor-b"), saved(7))]);
+        assert_eq!(again.restored.legs, (26..=30).map(leg).collect::<Vec<_>>());
+        assert_eq!(again.restored.generation, 30);
+        assert_eq!(again.restored.changes, []);
+        again.stop().await;
     }
-    assert!(running.writer.flush(PATIENCE).await);
-    fs::remove_dir_all(dir.path().join("data")).unwrap();
-    running.writer.write(StoreOp::Quality(key("vendor-b"), Box::new(saved(7))));
-    assert!(running.writer.flush(PATIENCE).await);
-    running.stop().await;
-    let again = start(&storage).await;
-    assert_eq!(again.restored.machines, [(key("vendor-a"), saved(30)), (key("vendor-b"), saved(7))]);
-    assert_eq!(again.restored.legs, (26..=30).map(leg).collect::<Vec<_>>());
-    assert_eq!(again.restored.generation, 30);
-    again.stop().await;
 }
 
 #[tokio::test]

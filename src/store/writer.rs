@@ -42,6 +42,9 @@ const HANGING: Duration = Duration::from_secs(2);
 /// How long the task goes on trying to write the rest after it was told to stop.
 const LAST_TRIES: Duration = Duration::from_secs(3);
 
+/// How long closing the file may take; a disk that hangs would never let us.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// Pages of log from which on its folding makes the writer wait rather than let it grow further: 32 MiB.
 const LOG_PAGES: i64 = 8192;
 
@@ -256,7 +259,7 @@ impl Task {
             match watched(&Arc::clone(&self.shared), self.work()).await {
                 Ok(()) => {
                     retry = FIRST_RETRY;
-                    self.shared.report_healthy();
+                    watched(&Arc::clone(&self.shared), self.prune()).await;
                     self.wait_for_work().await;
                 }
                 Err(error) => {
@@ -283,14 +286,18 @@ impl Task {
 
     /// Writes everything that waits. After an error the file is looked at anew.
     async fn work(&mut self) -> Result<(), StoreError> {
-        let done = self.try_work().await;
+        let done = self.write_backlog().await;
         if done.is_err() {
-            self.file = None;
+            self.close().await;
         }
-        done
+        let handed = done?;
+        self.shared.report_healthy();
+        self.shared.durable.send_if_modified(|durable| std::mem::replace(durable, handed) != handed);
+        Ok(())
     }
 
-    async fn try_work(&mut self) -> Result<(), StoreError> {
+    /// Says how many of the operations handed over are in the file now.
+    async fn write_backlog(&mut self) -> Result<u64, StoreError> {
         let file = match &mut self.file {
             Some(file) => file,
             closed @ None => {
@@ -314,17 +321,16 @@ impl Task {
             }
             self.shared.backlog().written(&taken);
         }
-        self.shared.durable.send_if_modified(|durable| std::mem::replace(durable, handed) != handed);
-        self.prune().await
+        Ok(handed)
     }
 
     /// One small step of deleting what is too old, so that what is handed over meanwhile does not wait for all of it.
-    async fn prune(&mut self) -> Result<(), StoreError> {
+    async fn prune(&mut self) {
         let now = self.clock.now();
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else { return };
         let oldest = now.before(self.keep);
         let step = match &self.pruning {
-            Pruning::Until(due) if now < *due => return Ok(()),
+            Pruning::Until(due) if now < *due => return,
             Pruning::Until(_) => rows::prune_changes(&mut file.conn, oldest).await.map(|()| Some(Owner::default())),
             Pruning::Minutes(after) => match rows::next_owner(&mut file.conn, after).await {
                 Ok(Some(owner)) => {
@@ -333,14 +339,18 @@ impl Task {
                 other => other,
             },
         };
-        self.pruning = match step.map_err(|source| StoreError::of(&self.path, source))? {
-            Some(owner) => {
+        self.pruning = match step {
+            Ok(Some(owner)) => {
                 self.shared.wake.notify_one();
                 Pruning::Minutes(owner)
             }
-            None => Pruning::Until(now.after(PRUNE_EVERY)),
+            Ok(None) => Pruning::Until(now.after(PRUNE_EVERY)),
+            Err(error) => {
+                // If the disk is the reason, the next write says so.
+                tracing::warn!(%error, "old rows were not deleted from the database; tried again in an hour");
+                Pruning::Until(now.after(PRUNE_EVERY))
+            }
         };
-        Ok(())
     }
 
     /// Writes the rest and closes the file.
@@ -363,16 +373,17 @@ impl Task {
         if lost > 0 {
             tracing::error!(rows = lost, path = %self.path.display(), "rows could not be stored before the end");
         }
-        if let Some(file) = self.file.take() {
-            match timeout(LAST_TRIES, file.close()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "the database was not closed cleanly; nothing is lost by that");
-                }
-                Err(_) => {
-                    tracing::warn!("the disk did not let the database be closed in time; nothing is lost by that");
-                }
-            }
+        self.close().await;
+    }
+
+    /// Lets go of the file before anybody opens it anew. It is whole however this ends: what is not folded into it
+    /// stands in its log.
+    async fn close(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        match timeout(CLOSING, file.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the database was not closed cleanly"),
+            Err(_) => tracing::debug!("the disk did not let the database be closed in time"),
         }
     }
 }
