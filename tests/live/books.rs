@@ -50,7 +50,6 @@ fn cases(switch: Switch) -> Vec<Case> {
         hunt(RingsThenRefuses(503), &[(A, VendorFailed), (B, Answered)]),
         hunt(Refuses(500), &[(A, VendorFailed), (B, Answered)]),
         hunt(Silent, &[(A, VendorFailed), (B, Answered)]),
-        hunt(Dead, &[(A, VendorFailed), (B, Answered)]),
         Case { second: Refuses(486), ..hunt(Refuses(503), &[(A, VendorFailed), (B, Busy)]) },
         // The caller gives up.
         Case { caller: Caller::CancelsRinging(300), ..hunt(RingsForEver, &[(A, CallerGone)]) },
@@ -64,6 +63,8 @@ fn cases(switch: Switch) -> Vec<Case> {
         false => &[(A, Rejected), (B, Answered)],
     };
     cases.push(hunt(Refuses(403), forbidden));
+    // The last one: Asterisk goes on sending its INVITE for half a minute, to whoever listens there next.
+    cases.push(hunt(Dead, &[(A, VendorFailed), (B, Answered)]));
     cases
 }
 

@@ -171,7 +171,7 @@ impl Pbx for Asterisk {
             let dialled = line.split_once(" Dial(")?.1.split_once("\", \"")?.1;
             let target = dialled.split([',', '"']).next()?.split_once('/')?.1;
             let (one, other) = target.split_once(['/', '@'])?;
-            Some(if one == number { other } else { one }.to_owned())
+            (one == number || other == number).then(|| if one == number { other } else { one }.to_owned())
         };
         self.log_lines(number).iter().filter_map(|line| trunk(line)).collect()
     }

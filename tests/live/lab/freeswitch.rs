@@ -95,7 +95,9 @@ impl Pbx for FreeSwitch {
         let end = format!("/{number})");
         let log = self.folder.read("log/freeswitch.log");
         let lines = log.lines().filter(|line| line.contains("EXECUTE") && line.ends_with(&end));
-        lines.filter_map(|line| Some(line.split_once("sofia/gateway/")?.1.strip_suffix(&end)?.to_owned())).collect()
+        let gateway = |line: &str| Some(line.split_once("sofia/gateway/")?.1.strip_suffix(&end)?.to_owned());
+        // An empty slot is no gateway.
+        lines.filter_map(gateway).filter(|gateway| !gateway.is_empty()).collect()
     }
 
     fn stop(&mut self) {

@@ -16,6 +16,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_pointsman");
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) id: String,
+    pub(crate) host: &'static str,
     pub(crate) port: u16,
     pub(crate) password: String,
 }
@@ -27,16 +28,16 @@ impl Node {
     }
 
     pub(crate) fn at(id: &str, port: u16) -> Self {
-        Self { id: id.to_owned(), port, password: SECRET.to_owned() }
+        Self { id: id.to_owned(), host: "127.0.0.1", port, password: SECRET.to_owned() }
     }
 }
 
 impl Node {
     /// Its lines in a configuration.
     pub(crate) fn text(&self) -> String {
-        let Self { id, port, password } = self;
+        let Self { id, host, port, password } = self;
         format!(
-            "[[nodes]]\nid = \"{id}\"\nkind = \"asterisk\"\naddress = \"127.0.0.1:{port}\"\nusername = \"pointsman\"\n\
+            "[[nodes]]\nid = \"{id}\"\nkind = \"asterisk\"\naddress = \"{host}:{port}\"\nusername = \"pointsman\"\n\
              password = \"{password}\"\n"
         )
     }
