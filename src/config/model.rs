@@ -64,8 +64,8 @@ pub struct Node {
     pub slots: bool,
     /// Whether Asterisk's variables are also kept in AstDB.
     pub astdb: bool,
-    /// Whether every `CHANNEL_DESTROY` is subscribed, so that a loss of events shows at the next heartbeat instead of
-    /// the next comparison of the channel list. Costs about 20 KB a call. FreeSWITCH only.
+    /// Whether the end of every session is subscribed, so that a loss of events shows at the next heartbeat instead of
+    /// the next comparison of the channel list. Costs some 5 to 9 KB a call. FreeSWITCH only.
     pub strict_loss_detection: bool,
 }
 

@@ -61,7 +61,7 @@ pub struct FsEvent {
 pub enum FsKind {
     /// CHANNEL_CREATE or CHANNEL_ORIGINATE.
     Created,
-    /// CHANNEL_PROGRESS, CHANNEL_PROGRESS_MEDIA or CHANNEL_ANSWER: their times say which.
+    /// CHANNEL_PROGRESS, CHANNEL_PROGRESS_MEDIA, CHANNEL_ANSWER or CHANNEL_CALLSTATE: their times say which.
     Progressed,
     /// CHANNEL_HANGUP: it is over, but the times and the disposition are not complete yet.
     HungUp,
@@ -193,7 +193,7 @@ pub struct FsMapper {
 }
 
 impl FsMapper {
-    /// For a new link. Lost events can be noticed only where every CHANNEL_DESTROY is subscribed, without a filter.
+    /// For a new link. Lost events can be noticed only where the end of every session is subscribed, in one form.
     #[must_use]
     pub fn new(detect_losses: bool) -> Self {
         Self { core: None, losses: detect_losses.then(LossDetector::default) }
@@ -220,7 +220,7 @@ impl FsMapper {
                 events.push(PbxEvent::Heartbeat(heartbeat));
             }
             name => {
-                if name == b"CHANNEL_DESTROY"
+                if is_end_of_session(name, event)
                     && let Some(losses) = &mut self.losses
                 {
                     losses.destroyed();
@@ -249,10 +249,18 @@ impl FsMapper {
     }
 }
 
+/// The end of a session in one of its two forms; a link subscribes one of them.
+fn is_end_of_session(name: &[u8], event: &EslEvent) -> bool {
+    let destroyed = || event.get("Channel-State").is_some_and(|state| &*state == b"CS_DESTROY");
+    name == b"CHANNEL_DESTROY" || (name == b"CHANNEL_STATE" && destroyed())
+}
+
 fn kind(name: &[u8], event: &EslEvent) -> Option<FsKind> {
     Some(match name {
         b"CHANNEL_CREATE" | b"CHANNEL_ORIGINATE" => FsKind::Created,
-        b"CHANNEL_PROGRESS" | b"CHANNEL_PROGRESS_MEDIA" | b"CHANNEL_ANSWER" => FsKind::Progressed,
+        b"CHANNEL_PROGRESS" | b"CHANNEL_PROGRESS_MEDIA" | b"CHANNEL_ANSWER" | b"CHANNEL_CALLSTATE" => {
+            FsKind::Progressed
+        }
         b"CHANNEL_HANGUP" => FsKind::HungUp,
         b"CHANNEL_HANGUP_COMPLETE" => FsKind::Completed,
         b"CHANNEL_DESTROY" => FsKind::Destroyed,
@@ -353,7 +361,7 @@ fn heartbeat(event: &EslEvent) -> Heartbeat {
 
 /// Notices lost events between two heartbeats.
 ///
-/// Every session that was created ends in exactly one CHANNEL_DESTROY, so the sessions that ended according to two
+/// Every session that was created ends exactly once (CHANNEL_DESTROY, or CHANNEL_STATE to CS_DESTROY), so the sessions that ended according to two
 /// heartbeats (`Session-Since-Startup` minus `Session-Count`, the difference) must have been seen ending. Some may be
 /// on their way when a heartbeat is made, so only what is still missing at the next one is lost. Gaps in
 /// `Event-Sequence` prove nothing: it counts events that nobody subscribed.
@@ -368,7 +376,7 @@ pub struct LossDetector {
 }
 
 impl LossDetector {
-    /// A CHANNEL_DESTROY came, of whatever leg.
+    /// The end of a session came, of whatever leg.
     pub fn destroyed(&mut self) {
         // Before the first heartbeat there is nothing to compare with.
         if self.ended.is_some() {

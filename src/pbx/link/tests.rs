@@ -121,7 +121,7 @@ impl<I: Io> Peer<I> {
         self.send(GREETING).await;
         self.expect("auth ClueCon\n\n").await;
         self.send(ACCEPTED).await;
-        for command in ["filter Call-Direction outbound\n\n", "filter Event-Name HEARTBEAT\n\n", "event plain "] {
+        for command in ["filter ", "filter ", "filter ", "filter ", "event plain "] {
             self.expect(command).await;
             self.send(OK).await;
         }

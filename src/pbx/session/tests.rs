@@ -107,6 +107,13 @@ fn get() -> Command {
 mod freeswitch {
     use super::*;
 
+    const FILTERS: [&str; 4] = [
+        "filter Event-Name HEARTBEAT\n\n",
+        "filter variable_sip_gateway_name /./\n\n",
+        "filter Channel-Call-State ACTIVE\n\n",
+        "filter Call-Direction -inbound\n\n",
+    ];
+
     fn events() -> Stage<EslEvents> {
         Stage::new(EslEvents::new(credentials(None), false))
     }
@@ -115,8 +122,9 @@ mod freeswitch {
         let mut stage = events();
         stage.hear(GREETING);
         stage.hear(reply("+OK accepted"));
-        stage.hear(reply("+OK filter added. [Call-Direction]=[outbound]"));
-        stage.hear(reply("+OK filter added. [Event-Name]=[HEARTBEAT]"));
+        for _ in FILTERS {
+            stage.hear(reply("+OK filter added."));
+        }
         stage.hear(reply("+OK event listener enabled plain"));
         assert_eq!(stage.events(), [PbxEvent::Linked]);
         stage.notes();
@@ -147,11 +155,13 @@ mod freeswitch {
         let mut stage = events();
         assert_eq!(stage.pass(0.5), "", "nothing before the greeting");
         assert_eq!(stage.hear(GREETING), "auth ClueCon\n\n");
-        assert_eq!(stage.hear(reply("+OK accepted")), "filter Call-Direction outbound\n\n");
-        assert_eq!(stage.hear(reply("+OK filter added.")), "filter Event-Name HEARTBEAT\n\n");
+        let mut answer = reply("+OK accepted");
+        for filter in FILTERS {
+            assert_eq!(stage.hear(std::mem::replace(&mut answer, reply("+OK filter added."))), filter);
+        }
         assert_eq!(
-            stage.hear(reply("+OK filter added.")),
-            "event plain HEARTBEAT CHANNEL_CREATE CHANNEL_ANSWER CHANNEL_HANGUP_COMPLETE\n\n"
+            stage.hear(answer),
+            "event plain HEARTBEAT CHANNEL_CREATE CHANNEL_CALLSTATE CHANNEL_HANGUP_COMPLETE\n\n"
         );
         assert_eq!((stage.events(), stage.notes()), (vec![], vec![]));
         assert_eq!(stage.hear(reply("+OK event listener enabled plain")), "");
@@ -170,8 +180,8 @@ mod freeswitch {
         for _ in 0..4 {
             sent.push(stage.hear(reply("+OK")));
         }
-        assert_eq!(sent[2], "filter Event-Name CHANNEL_DESTROY\n\n");
-        assert!(sent[3].ends_with("CHANNEL_HANGUP_COMPLETE CHANNEL_DESTROY\n\n"), "{sent:?}");
+        assert_eq!(sent[2], "filter Channel-State CS_DESTROY\n\n");
+        assert!(sent[3].ends_with("CHANNEL_HANGUP_COMPLETE CHANNEL_STATE\n\n"), "{sent:?}");
         stage.events();
         stage.notes();
 
@@ -180,7 +190,7 @@ mod freeswitch {
             event(&[("Event-Name", "HEARTBEAT"), ("Session-Since-Startup", started), ("Session-Count", "10")])
         };
         stage.hear(beat("100"));
-        stage.hear(event(&[("Event-Name", "CHANNEL_DESTROY"), ("Unique-ID", "u-1")]));
+        stage.hear(event(&[("Event-Name", "CHANNEL_STATE"), ("Channel-State", "CS_DESTROY"), ("Unique-ID", "u-1")]));
         stage.hear(beat("104"));
         assert!(!stage.events().contains(&PbxEvent::Lost(3)));
         stage.hear(beat("104"));
@@ -210,7 +220,7 @@ mod freeswitch {
 
         let accepted = reply("+OK accepted");
         let denied = reply("-ERR permission denied");
-        let steps = [GREETING, &accepted, &denied, &denied, &denied];
+        let steps = [GREETING, &accepted, &denied, &denied, &denied, &denied, &denied];
         let (_, Some(End::Refused(why))) = refused(&steps) else { panic!() };
         assert!(why.contains("subscription (-ERR permission denied)"), "{why}");
 
@@ -457,9 +467,10 @@ mod freeswitch {
         let cut = format!("Content-Type: command/reply\nReply-Text: +OK accepted\nAllowed-Events: {}", "e".repeat(440));
         assert_eq!(stage.hear(cut), "");
         assert_eq!(stage.pass(2.0), "api status\n\n", "its reply brings the end of the frame");
-        assert_eq!(stage.hear(response("UP")), "filter Call-Direction outbound\n\n");
-        assert_eq!(stage.hear(reply("+OK filter added.")), "filter Event-Name HEARTBEAT\n\n");
-        stage.hear(reply("+OK filter added."));
+        assert_eq!(stage.hear(response("UP")), FILTERS[0]);
+        for _ in FILTERS {
+            stage.hear(reply("+OK filter added."));
+        }
         stage.hear(reply("+OK event listener enabled plain"));
         assert_eq!(stage.events(), [PbxEvent::Linked]);
         assert!(!stage.notes().contains(&Note::StrayAnswer));

@@ -41,6 +41,10 @@ impl From<i64> for Value {
 impl Value {
     /// The text that a filter compares.
     fn matches(&self, wanted: &str) -> bool {
+        // Of regular expressions only "anything": no value here is empty.
+        if wanted == "/./" {
+            return true;
+        }
         match self {
             Self::Text(text) => text.eq_ignore_ascii_case(wanted.as_bytes()),
             Self::List(items) => items.iter().any(|item| item.eq_ignore_ascii_case(wanted)),
@@ -79,12 +83,15 @@ impl Event {
         self.body = Some(body.to_owned());
     }
 
-    /// Whether one of these filters lets it through; without filters everything goes.
+    /// Whether these filters let it through: one of the positive ones must match, and none of the negative ones
+    /// (`-value`) may. Without filters everything goes.
     pub(crate) fn passes(&self, filters: &[(String, String)]) -> bool {
+        let matches = |header: &str, wanted: &str| {
+            self.fields.iter().any(|(name, value)| name.eq_ignore_ascii_case(header) && value.matches(wanted))
+        };
         filters.is_empty()
-            || filters.iter().any(|(header, wanted)| {
-                self.fields.iter().any(|(name, value)| name.eq_ignore_ascii_case(header) && value.matches(wanted))
-            })
+            || filters.iter().any(|(header, wanted)| matches(header, wanted))
+                && !filters.iter().any(|(header, value)| value.strip_prefix('-').is_some_and(|v| matches(header, v)))
     }
 
     /// The frame of `event plain`.

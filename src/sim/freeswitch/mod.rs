@@ -1,8 +1,8 @@
 //! A simulated FreeSWITCH: the inbound event socket of a 1.11 with mod_sofia.
 //!
-//! Told apart from the real one by this: no channel events about states (CHANNEL_STATE, CHANNEL_CALLSTATE) and
-//! applications (CHANNEL_EXECUTE), which no client needs; only positive filters without regular expressions; the
-//! `api` commands of [`api`], no others.
+//! Told apart from the real one by this: of the channel events about states only the last (CHANNEL_STATE to CS_DESTROY)
+//! and the answer (CHANNEL_CALLSTATE to ACTIVE), and none about applications (CHANNEL_EXECUTE), which no client needs;
+//! filters with no regular expression but `/./`; the `api` commands of [`api`], no others.
 
 mod api;
 mod cause;
@@ -180,7 +180,7 @@ impl FreeSwitch {
         let Some(channel) = self.channels.get(uuid) else { return };
         extra(&mut event);
         channel.write_basics(&mut event);
-        if name != "CHANNEL_OUTGOING" {
+        if !BARE.contains(&name) {
             channel.write_variables(&mut event);
         }
         stage.events.push(event);
@@ -287,27 +287,29 @@ impl FreeSwitch {
             });
         }
         let uuid = new_uuid(&mut self.ids);
-        if !(stage.wanted)("CHANNEL_DESTROY") {
-            self.sequence += 1;
-            return;
+        for (name, origin, state) in [("CHANNEL_DESTROY", DESTROY, "CS_NEW"), ("CHANNEL_STATE", STATE, "CS_DESTROY")] {
+            if !(stage.wanted)(name) {
+                self.sequence += 1;
+                continue;
+            }
+            let mut event = self.head(name, origin, stage.at);
+            event.push("Channel-State", state);
+            event.push("Channel-Call-State", "DOWN");
+            event.push("Channel-State-Number", "0");
+            event.push("Channel-Name", "N/A");
+            event.push("Unique-ID", uuid.as_str());
+            event.push("Call-Direction", "outbound");
+            event.push("Presence-Call-Direction", "outbound");
+            event.push("Channel-HIT-Dialplan", "false");
+            event.push("Channel-Call-UUID", uuid.as_str());
+            event.push("Answer-State", "ringing");
+            event.push("variable_direction", "outbound");
+            event.push("variable_is_outbound", "true");
+            event.push("variable_uuid", uuid.as_str());
+            event.push("variable_session_id", self.sessions.since_startup.to_string());
+            event.push("variable_text_media_flow", "disabled");
+            stage.events.push(event);
         }
-        let mut event = self.head("CHANNEL_DESTROY", DESTROY, stage.at);
-        event.push("Channel-State", "CS_NEW");
-        event.push("Channel-Call-State", "DOWN");
-        event.push("Channel-State-Number", "0");
-        event.push("Channel-Name", "N/A");
-        event.push("Unique-ID", uuid.as_str());
-        event.push("Call-Direction", "outbound");
-        event.push("Presence-Call-Direction", "outbound");
-        event.push("Channel-HIT-Dialplan", "false");
-        event.push("Channel-Call-UUID", uuid.as_str());
-        event.push("Answer-State", "ringing");
-        event.push("variable_direction", "outbound");
-        event.push("variable_is_outbound", "true");
-        event.push("variable_uuid", uuid.as_str());
-        event.push("variable_session_id", self.sessions.since_startup.to_string());
-        event.push("variable_text_media_flow", "disabled");
-        stage.events.push(event);
     }
 
     fn reshape(&mut self, uuid: &str, change: impl FnOnce(&mut Channel)) {
@@ -416,7 +418,7 @@ impl FreeSwitch {
             b.answer_state = "answered";
         });
         self.tell(stage, "CHANNEL_ANSWER", ANSWERED, &uuid);
-        self.reshape(&uuid, |b| b.call_state = "ACTIVE");
+        self.active(stage, &uuid);
         for loser in losers {
             self.reshape_leg(*loser, |b| {
                 b.variables.set("group_dial_status", "loser");
@@ -436,7 +438,7 @@ impl FreeSwitch {
             }
         });
         self.tell(stage, "CHANNEL_ANSWER", ANSWERED, &a_uuid);
-        self.reshape(&a_uuid, |a| a.call_state = "ACTIVE");
+        self.active(stage, &a_uuid);
         if bridged_before {
             for uuid in [&a_uuid, &uuid] {
                 self.reshape(uuid, |channel| channel.variables.set("endpoint_disposition", "ANSWER"));
@@ -482,7 +484,19 @@ impl FreeSwitch {
         });
         self.reshape(uuid, |channel| channel.state_number = 12);
         self.tell(stage, "CHANNEL_DESTROY", DESTROY, uuid);
+        self.reshape(uuid, |channel| channel.state = "CS_DESTROY");
+        self.tell(stage, "CHANNEL_STATE", STATE, uuid);
         self.channels.remove(uuid);
+    }
+
+    /// The call state follows the answer.
+    fn active(&mut self, stage: &mut Stage<'_>, uuid: &str) {
+        let Some(before) = self.channels.get(uuid).map(|channel| channel.call_state) else { return };
+        self.reshape(uuid, |channel| channel.call_state = "ACTIVE");
+        self.tell_with(stage, "CHANNEL_CALLSTATE", CALL_STATE, uuid, |event| {
+            event.push("Original-Channel-Call-State", before);
+            event.push("Channel-Call-State-Number", "4");
+        });
     }
 
     fn complete_leg(&mut self, stage: &mut Stage<'_>, leg: LegNo) {
@@ -599,6 +613,11 @@ const ORIGINATE: Origin = ("switch_core_state_machine.c", "switch_core_session_r
 const OUTGOING: Origin = ("switch_core_session.c", "switch_core_session_outgoing_channel", 768);
 const RING_READY: Origin = ("switch_channel.c", "switch_channel_perform_mark_ring_ready_value", 3507);
 const MEDIA: Origin = ("switch_channel.c", "switch_channel_perform_mark_pre_answered", 3562);
+/// Events that carry no variables.
+const BARE: [&str; 3] = ["CHANNEL_OUTGOING", "CHANNEL_CALLSTATE", "CHANNEL_STATE"];
+
+const CALL_STATE: Origin = ("switch_channel.c", "switch_channel_perform_set_callstate", 302);
+const STATE: Origin = ("switch_channel.c", "switch_channel_perform_set_running_state", 2409);
 const ANSWERED: Origin = ("switch_channel.c", "switch_channel_perform_mark_answered", 3848);
 const BRIDGED: Origin = ("switch_ivr_bridge.c", "signal_bridge_on_hibernate", 1377);
 const UNBRIDGED: Origin = ("switch_ivr_bridge.c", "hanguphook", 1326);

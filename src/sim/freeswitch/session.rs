@@ -15,7 +15,7 @@ const GOODBYE: &str = "Disconnected, goodbye.\nSee you at ClueCon! http://www.cl
 const RUDE: &str = "Access Denied, go away.\n";
 
 /// Events that the simulation knows by name; others are accepted and never come.
-const EVENTS: [&str; 16] = [
+const EVENTS: [&str; 18] = [
     "ALL",
     "CUSTOM",
     "HEARTBEAT",
@@ -29,6 +29,8 @@ const EVENTS: [&str; 16] = [
     "CHANNEL_ANSWER",
     "CHANNEL_BRIDGE",
     "CHANNEL_UNBRIDGE",
+    "CHANNEL_CALLSTATE",
+    "CHANNEL_STATE",
     "CHANNEL_HANGUP",
     "CHANNEL_HANGUP_COMPLETE",
     "CHANNEL_DESTROY",
