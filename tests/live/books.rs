@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use pointsman::call::outcome::Outcome;
+use pointsman::engine::view::{LinkState, View};
 
 use crate::lab::SOON;
 use crate::lab::asterisk::Kind;
@@ -219,6 +220,46 @@ fn nothing_is_lost_under_load_on_asterisk_16() {
 #[test]
 fn nothing_is_lost_under_load_on_freeswitch() {
     nothing_is_lost_under_load(Switch::FreeSwitch, 40);
+}
+
+/// A program that stops reading under load costs the switch no call, and finds its way back: no leg stays up that is
+/// not, none is counted twice.
+fn a_frozen_program_is_no_burden(switch: Switch) {
+    const CALLS: u32 = 300;
+    let first = Vendor::start(A, Behaviour::Refuses(503));
+    let second = Vendor::start(B, Behaviour::Good);
+    let pbx = switch.start(&[&first, &second]);
+    let pointsman = Pointsman::start(&configuration(&[pbx.node("pbx")], &[A, B], "statistics_window = 1000"));
+    pointsman.is_in_step_with("pbx");
+    let calls = place(&*pbx, &pbx.hunted("009"), Caller::Talks(2000), CALLS, 20);
+    let counted = |view: &View| [A, B].map(|id| connection(view, id).figures.calls);
+    pointsman.shows("calls counted", SOON, |view| (counted(view)[1] >= 20).then_some(()));
+    pointsman.freeze();
+    std::thread::sleep(Duration::from_secs(8));
+    pointsman.thaw();
+    assert_eq!(calls.finals(Duration::from_secs(120)), vec![200; CALLS as usize]);
+    let view = pointsman.shows("no call up", Duration::from_secs(60), |view| {
+        let pbx = node(view, "pbx");
+        (pbx.link.state == LinkState::Up && pbx.active_calls == 0).then(|| view.clone())
+    });
+    let link = &node(&view, "pbx").link;
+    println!("{switch:?}: {:?} of {CALLS} counted, {link:?}", counted(&view));
+    assert!(counted(&view).iter().all(|calls| (40..=CALLS as usize).contains(calls)), "{view:#?}");
+}
+
+#[test]
+fn a_frozen_program_is_no_burden_to_a_recent_asterisk() {
+    a_frozen_program_is_no_burden(Switch::Asterisk(Kind::Recent));
+}
+
+#[test]
+fn a_frozen_program_is_no_burden_to_asterisk_16() {
+    a_frozen_program_is_no_burden(Switch::Asterisk(Kind::Old));
+}
+
+#[test]
+fn a_frozen_program_is_no_burden_to_freeswitch() {
+    a_frozen_program_is_no_burden(Switch::FreeSwitch);
 }
 
 /// From the event that makes a vendor bad to the variable that the switch acknowledged: a few milliseconds.

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use pointsman::engine::view::LinkState;
 use pointsman::quality::machine::{Reason, State};
 
 use crate::lab::asterisk::{Asterisk, Kind};
 use crate::lab::pbx::{Pbx, Switch};
 use crate::lab::pointsman::{Pointsman, configuration, connection, node};
-use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
+use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
 use crate::lab::{SOON, eventually};
 
 /// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
@@ -239,6 +240,63 @@ fn stopped_and_cleared() {
     assert_eq!(scene.pbx.order("intl"), "vendor-a,vendor-b");
     assert_ne!(scene.variable("pm_conn_vendor-a"), "last");
     assert_eq!(scene.call(), (200, vec!["vendor-a".to_owned(), "vendor-b".to_owned()]));
+}
+
+/// Calls that are up when the program is killed are up when it comes back, and are measured by their real times when
+/// they end; calls that are up when the switch crashes have ended unseen: answered, for who knows how long.
+fn calls_up_across_ends(switch: Switch) {
+    let first = Vendor::start("vendor-a", Behaviour::Instant);
+    let mut pbx = switch.start(&[&first]);
+    let mut pointsman = Pointsman::start(&configuration(&[pbx.node("pbx")], &["vendor-a"], ""));
+    pointsman.is_in_step_with("pbx");
+    let up = |pointsman: &Pointsman, calls: usize| {
+        pointsman.shows(&format!("{calls} calls up"), SOON, |view| {
+            let link = node(view, "pbx").link.state;
+            (link == LinkState::Up && connection(view, "vendor-a").active_calls == calls).then_some(())
+        });
+    };
+    let talking = place(&*pbx, &pbx.hunted("001"), Caller::Talks(8000), 1, 1);
+    up(&pointsman, 1);
+    std::thread::sleep(DURABLE);
+    pointsman.kill();
+    pointsman.go();
+    up(&pointsman, 1);
+    assert_eq!(talking.finals(SOON), [200]);
+    let figures = pointsman.shows("the call counted", SOON, |view| {
+        let figures = connection(view, "vendor-a").figures;
+        (figures.calls == 1).then_some(figures)
+    });
+    assert_eq!(figures.asr, Some(100.0));
+    assert!(figures.acd.is_some_and(|acd| (7.8..9.0).contains(&acd)), "{figures:?}");
+
+    let talking = place(&*pbx, &pbx.hunted("002"), Caller::Talks(120_000), 1, 1);
+    up(&pointsman, 1);
+    let acd = figures.acd;
+    pbx.crash();
+    pbx.boot();
+    pointsman.is_in_step_with("pbx");
+    let figures = pointsman.shows("the end that nobody saw", SOON, |view| {
+        let seen = connection(view, "vendor-a");
+        let unseen = node(view, "pbx").link.ends_unseen_answered;
+        (seen.figures.calls == 2 && seen.active_calls == 0 && unseen == 1).then_some(seen.figures)
+    });
+    assert_eq!((figures.asr, figures.acd), (Some(100.0), acd));
+    drop(talking);
+}
+
+#[test]
+fn calls_up_across_ends_on_a_recent_asterisk() {
+    calls_up_across_ends(Switch::Asterisk(Kind::Recent));
+}
+
+#[test]
+fn calls_up_across_ends_on_asterisk_16() {
+    calls_up_across_ends(Switch::Asterisk(Kind::Old));
+}
+
+#[test]
+fn calls_up_across_ends_on_freeswitch() {
+    calls_up_across_ends(Switch::FreeSwitch);
 }
 
 /// A value that somebody else changes is put back, and reported.

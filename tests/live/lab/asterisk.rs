@@ -182,6 +182,10 @@ impl Pbx for Asterisk {
         process.wait(super::SOON);
     }
 
+    fn crash(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
     fn boot(&mut self) {
         let script = format!(
             "mount -t proc proc {image}/proc && mount --rbind /dev {image}/dev && mount --bind {folder} {image}/lab && \

@@ -106,6 +106,10 @@ impl Pbx for FreeSwitch {
         process.wait(SOON);
     }
 
+    fn crash(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
     fn boot(&mut self) {
         let path = |name: &str| self.folder.join(name).display().to_string();
         let args = ["-nonat", "-nf", "-nc", "-np", "-conf", &path("conf"), "-log", &path("log"), "-db", &path("db")];

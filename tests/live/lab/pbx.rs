@@ -59,6 +59,9 @@ pub(crate) trait Pbx {
     /// Stops it properly and waits for its end.
     fn stop(&mut self);
 
+    /// Ends it at once, calls and all, without a word to anybody.
+    fn crash(&mut self);
+
     /// Starts it again, with nothing of what it had in memory.
     fn boot(&mut self);
 }

@@ -93,6 +93,16 @@ impl Pointsman {
         self.process.take().expect("it runs").kill();
     }
 
+    /// Stops it in its tracks: its connections stay open and nobody reads them.
+    pub(crate) fn freeze(&self) {
+        self.process.as_ref().expect("it runs").signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.process.as_ref().expect("it runs").signal("CONT");
+    }
+
     /// SIGTERM, and a proper end.
     pub(crate) fn stop(&mut self) {
         let mut process = self.process.take().expect("it runs");
