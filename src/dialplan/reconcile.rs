@@ -99,6 +99,8 @@ pub struct Reconciler {
     /// AstDB takes no copies; none are sent until the next comparison.
     copies_refused: bool,
     in_flight: usize,
+    /// Whether something new is wanted that has not been written yet, as far as it can be.
+    is_urgent: bool,
     /// When the event arrived that made the latest order, until that is acknowledged.
     cause_at: Option<Timestamp>,
     view: VariablesView,
@@ -128,6 +130,7 @@ impl Reconciler {
             refused: BTreeSet::new(),
             copies_refused: false,
             in_flight: 0,
+            is_urgent: false,
             cause_at: None,
             view: VariablesView::default(),
         }
@@ -137,6 +140,7 @@ impl Reconciler {
     pub fn want(&mut self, desired: Arc<Desired>, cause_at: Timestamp) {
         self.desired = desired;
         self.was_told = true;
+        self.is_urgent = true;
         self.cause_at = Some(cause_at);
         self.view.in_step_at = None;
         self.refused.clear();
@@ -173,7 +177,7 @@ impl Reconciler {
         }
         self.paused_until = None;
         self.begin_comparison(now);
-        let next = self.next_read().or_else(|| self.next_write(now));
+        let next = self.next_urgent().or_else(|| self.next_read()).or_else(|| self.next_write(now));
         if next.is_some() {
             self.in_flight += 1;
         } else if self.in_flight == 0 {
@@ -253,6 +257,16 @@ impl Reconciler {
         }
     }
 
+    /// What is newly wanted does not wait for a comparison that is going on.
+    fn next_urgent(&mut self) -> Option<(Purpose, Command)> {
+        if !self.is_urgent {
+            return None;
+        }
+        let difference = self.next_difference();
+        self.is_urgent = difference.is_some();
+        difference.map(|(name, value)| self.write(name, value))
+    }
+
     fn next_read(&mut self) -> Option<(Purpose, Command)> {
         if self.to_read.is_empty() {
             let unknown: Vec<_> = self.names().into_iter().filter(|name| self.must_learn(name)).collect();
@@ -319,13 +333,19 @@ impl Reconciler {
     }
 
     fn next_write(&mut self, now: Timestamp) -> Option<(Purpose, Command)> {
-        let Some((name, value)) = self.next_difference() else { return self.next_copy(now) };
+        match self.next_difference() {
+            Some((name, value)) => Some(self.write(name, value)),
+            None => self.next_copy(now),
+        }
+    }
+
+    fn write(&mut self, name: String, value: Option<String>) -> (Purpose, Command) {
         self.beliefs.insert(name.clone(), Belief::Holds(value.clone()));
         let command = match value {
             Some(value) => Command::SetVariable { name: name.clone(), value },
             None => Command::ClearVariable { name: name.clone() },
         };
-        Some((Purpose::Write(name), command))
+        (Purpose::Write(name), command)
     }
 
     /// The first variable that does not hold what it should, with that. The order of variables is that of the writes.
@@ -568,6 +588,20 @@ mod tests {
         assert_eq!(settle(&mut reconciler, &mut pbx, at(60)), [changed]);
         assert_eq!(pbx.globals["pm_route_m"], "a,b");
         assert_eq!(reconciler.view().repaired, 1);
+    }
+
+    #[test]
+    fn a_new_order_does_not_wait_for_a_comparison() {
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        let many: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        reconciler.want(desired(&many, true, &[("pm_conn_a", "good")], 1), at(0));
+        settle(&mut reconciler, &mut pbx, at(0));
+        let (_, command) = reconciler.next(at(60)).unwrap();
+        assert!(matches!(command, Command::GetVariable { .. }));
+        reconciler.want(desired(&many, true, &[("pm_conn_a", "last")], 2), at(60));
+        let (_, command) = reconciler.next(at(60)).unwrap();
+        assert_eq!(command, Command::SetVariable { name: "pm_conn_a".into(), value: "last".into() });
     }
 
     #[test]

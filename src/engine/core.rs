@@ -128,7 +128,8 @@ impl Engine {
             self.effects.push(Effect::Store(StoreOp::LegGone(row.node, row.leg)));
             return;
         };
-        let by_time = self.book.adopted(place.seat, row.placed_at);
+        let epoch = row.epoch.unwrap_or_else(|| self.book.machine(place.seat).epoch_at(row.placed_at));
+        self.book.resumed(place.seat, epoch);
         let state = &mut self.nodes[node];
         state.tracker.restore(LiveLeg {
             leg: row.leg.clone(),
@@ -140,7 +141,7 @@ impl Engine {
             answered_at: row.answered_at,
             adopted: false,
         });
-        state.legs.insert(row.leg.clone(), Leg { place, epoch: row.epoch.unwrap_or(by_time), row, adopted: false });
+        state.legs.insert(row.leg.clone(), Leg { place, epoch, row, adopted: false });
     }
 
     /// What is to be done since this was last asked.
@@ -271,8 +272,7 @@ impl Engine {
     /// Keeps and tells a change of state.
     fn record(&mut self, seat: Seat, change: &Change) {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
-        let before = machine.window().len().saturating_sub(change.figures.calls);
-        let words: Arc<str> = words::change(change, machine.settings(), machine.window().samples().skip(before)).into();
+        let words: Arc<str> = words::change(change, machine.settings(), machine.judged().iter()).into();
         let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who: POINTSMAN.into() };
         let shown = Arc::new(ChangeView { key, change: *change, words });
         self.changes.push_front(shown.clone());

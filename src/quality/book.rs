@@ -133,6 +133,12 @@ impl Book {
         epoch
     }
 
+    /// An attempt of `epoch` was up when the program ended. See [`Machine::resumed`].
+    pub fn resumed(&mut self, seat: Seat, epoch: Epoch) {
+        self.entries[seat.0].machine.resumed(epoch);
+        self.settle(seat);
+    }
+
     /// A placed attempt will never finish. See [`Machine::forgotten`].
     pub fn forgotten(&mut self, seat: Seat, epoch: Epoch) {
         self.entries[seat.0].machine.forgotten(epoch);

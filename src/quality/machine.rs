@@ -142,6 +142,8 @@ pub struct Machine {
     placed: usize,
     interval_from: Timestamp,
     bad_in_row: u32,
+    /// What the last verdict was over.
+    judged: Vec<Sample>,
 }
 
 impl Machine {
@@ -159,6 +161,7 @@ impl Machine {
             placed: 0,
             interval_from: now,
             bad_in_row: 0,
+            judged: Vec::new(),
             settings,
         }
     }
@@ -169,14 +172,19 @@ impl Machine {
         self.epoch()
     }
 
-    /// An attempt became known that was placed at `placed_at` (a leg found when a link came up, or known before a
-    /// restart): the epoch that it belongs to.
+    /// An attempt became known that was placed at `placed_at` (a leg found when a link came up): the epoch that it
+    /// belongs to.
     pub fn adopted(&mut self, placed_at: Timestamp) -> Epoch {
         let epoch = self.epoch_at(placed_at);
+        self.resumed(epoch);
+        epoch
+    }
+
+    /// An attempt of `epoch` was up when the program ended, and may still be.
+    pub fn resumed(&mut self, epoch: Epoch) {
         if epoch == self.epoch() {
             self.placed = self.placed.saturating_add(1);
         }
-        epoch
     }
 
     /// An attempt of `epoch` turned out not to be one, or its end will never be known: it keeps no place in the batch.
@@ -264,8 +272,9 @@ impl Machine {
     /// Goes on from what was saved, under the settings of today; the change is what those make of it, see
     /// [`Machine::set_settings`].
     ///
-    /// Attempts that were up then count as placed again once they are [`adopted`](Machine::adopted). A number kept from
-    /// before could hold places of a batch for attempts whose end nobody will ever see.
+    /// Attempts that were up then count as placed again once they are [`resumed`](Machine::resumed) or
+    /// [`adopted`](Machine::adopted). A number kept from before could hold places of a batch for attempts whose end
+    /// nobody will ever see.
     #[must_use]
     pub fn restore(saved: Saved, settings: Settings, now: Timestamp) -> (Self, Option<Change>) {
         let Saved { settings: then, state, since, epochs, measured_from, window, batch, interval_from, bad_in_row } =
@@ -286,6 +295,7 @@ impl Machine {
             // A clock that was ahead when this was saved must not hold a connection back for longer than an interval.
             interval_from: interval_from.min(now),
             bad_in_row,
+            judged: Vec::new(),
             settings: then,
         };
         let change = machine.set_settings(settings, now);
@@ -336,6 +346,13 @@ impl Machine {
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.window.figures()
+    }
+
+    /// The attempts that the last verdict was over which changed the state, oldest end first. For telling of the change:
+    /// empty after a retry and after a restart.
+    #[must_use]
+    pub fn judged(&self) -> &[Sample] {
+        &self.judged
     }
 
     /// How far the running batch is, where one runs.
@@ -406,7 +423,9 @@ impl Machine {
         let figures = self.window.figures();
         let reason = self.settings.crossed(&figures)?;
         self.bad_in_row = 1;
-        Some(self.change(State::Bad, reason, figures, now))
+        let change = self.change(State::Bad, reason, figures, now);
+        self.judged = self.window.samples().copied().collect();
+        Some(change)
     }
 
     fn judge_batch(&mut self, now: Timestamp) -> Option<Change> {
@@ -414,15 +433,19 @@ impl Machine {
             return None;
         }
         let figures = self.batch.figures();
-        if let Some(reason) = self.settings.crossed(&figures) {
+        let judged: Vec<Sample> = self.batch.samples().copied().collect();
+        let change = if let Some(reason) = self.settings.crossed(&figures) {
             self.bad_in_row = self.bad_in_row.saturating_add(1);
-            return Some(self.change(State::Bad, reason, figures, now));
-        }
-        self.bad_in_row = 0;
-        self.measured_from = self.epoch();
-        let (length, patience) = (self.settings.statistics_window, self.settings.caller_patience());
-        self.window = Window::of(self.batch.samples().copied(), length, patience);
-        Some(self.change(State::Good, Reason::Batch, figures, now))
+            self.change(State::Bad, reason, figures, now)
+        } else {
+            self.bad_in_row = 0;
+            self.measured_from = self.epoch();
+            let (length, patience) = (self.settings.statistics_window, self.settings.caller_patience());
+            self.window = Window::of(judged.iter().copied(), length, patience);
+            self.change(State::Good, Reason::Batch, figures, now)
+        };
+        self.judged = judged;
+        Some(change)
     }
 
     /// Nobody judges the connection any more, so nothing must be held against it.
@@ -445,6 +468,7 @@ impl Machine {
         if to == State::Bad {
             self.interval_from = now;
         }
+        self.judged.clear();
         self.begin_epoch(now);
         Change { at: now, from, to, reason, epoch: self.epoch(), figures }
     }
@@ -597,6 +621,32 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_known_from_before_a_restart_keeps_its_epoch_whatever_the_clock_of_the_pbx_says() {
+        let withhold = Settings { retry_overflow: RetryOverflow::Withhold, ..settings() };
+        let (mut machine, _) = Machine::restore(retrying(withhold.clone()).save(), withhold, at(200));
+        machine.resumed(Epoch(1));
+        machine.resumed(Epoch(1));
+        assert_eq!(machine.standing(), Standing::Usual, "or two places of the batch would never be filled");
+        machine.resumed(Epoch(2));
+        machine.resumed(Epoch(2));
+        assert_eq!(machine.standing(), Standing::Last);
+    }
+
+    #[test]
+    fn a_verdict_keeps_what_it_was_over_and_nothing_else() {
+        let mut machine = bad(settings());
+        assert_eq!(machine.judged().len(), 4);
+        machine.fire(at(104));
+        assert_eq!(machine.judged().len(), 0);
+        call(&mut machine, Outcome::VendorFailed, 105);
+        end(&mut machine, Epoch(0), Outcome::Busy, 106);
+        call(&mut machine, Outcome::NoAnswer, 107);
+        assert_eq!(machine.state(), State::Bad);
+        let judged: Vec<Outcome> = machine.judged().iter().map(|sample| sample.outcome).collect();
+        assert_eq!(judged, [Outcome::VendorFailed, Outcome::NoAnswer]);
+    }
+
+    #[test]
     fn an_attempt_found_late_belongs_to_the_epoch_of_its_placing() {
         let machine = retrying(settings());
         let epoch_of = |secs| machine.epoch_at(at(secs)).0;
@@ -711,7 +761,7 @@ mod tests {
                 let change;
                 (restarted, change) = Machine::restore(saved, settings.clone(), at(now));
                 prop_assert_eq!(change, None);
-                restarted.placed = machine.placed;
+                (restarted.placed, restarted.judged) = (machine.placed, machine.judged.clone());
                 prop_assert_eq!(&restarted, &machine);
             }
         }
