@@ -286,7 +286,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 
 /// `PROPTEST_CASES=100000 cargo test --release --test quality_model` looks longer.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_500)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1_000)
 }
 
 proptest! {
