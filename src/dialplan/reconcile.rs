@@ -409,7 +409,8 @@ impl Reconciler {
         let name = names.into_iter().find(|name| {
             let Some(value) = self.writable(name) else { return false };
             match self.copies.get(name) {
-                None => value.is_some(),
+                // AstDB outlives the PBX and us: a copy from before must go where nothing stands now.
+                None => true,
                 Some(copy) => copy.value != *value || (value.is_some() && copy.valid_until < fresh_until),
             }
         })?;

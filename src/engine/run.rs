@@ -21,6 +21,7 @@ use crate::dialplan::apply::{self, Applier};
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::view::{ChangeView, View};
+use crate::ids::LegId;
 use crate::pbx::command::Command;
 use crate::pbx::link::{self, FromNode, Link, LinkInbox};
 use crate::store::{Restored, Store, StoreError, Writer};
@@ -39,6 +40,9 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the picture is made anew while nothing happens, for the counters and clocks in it.
 const PUBLISH_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Places in the queue of commands that questions about legs leave free: a variable must never find it full.
+const KEPT_FOR_VARIABLES: usize = 1024;
 
 /// Changes kept for a listener that is slow to take them.
 const CHANGES_KEPT: usize = 256;
@@ -144,6 +148,13 @@ impl NodeTasks {
         let applier = apply::spawn(&settings, &config.variables, &link, clock, tasks);
         Self { link, applier }
     }
+
+    /// Asks for all about a leg. The answer comes as an event; without one the leg stays unknown until the next list.
+    fn describe(&self, leg: LegId) {
+        if self.link.commander.room() > KEPT_FOR_VARIABLES {
+            drop(self.link.commander.submit(Command::Describe(leg)));
+        }
+    }
 }
 
 /// The engine's task.
@@ -217,8 +228,7 @@ impl Driver {
                     self.nodes[node].applier.want(desired, cause_at);
                 }
                 Effect::Restarted { node } => self.nodes[node].applier.restarted(),
-                // The answer comes as an event; without one the leg simply stays unknown until the next list.
-                Effect::Describe { node, leg } => drop(self.nodes[node].link.commander.submit(Command::Describe(leg))),
+                Effect::Describe { node, leg } => self.nodes[node].describe(leg),
                 Effect::Publish(change) => self.tell(&change),
                 Effect::UnknownTrunk { node, trunk } => self.tell_unknown_trunk(node, &trunk),
             }

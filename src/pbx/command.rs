@@ -116,6 +116,12 @@ impl Commander {
         receiver
     }
 
+    /// How many more commands can be handed over now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.queue.capacity()
+    }
+
     /// Sends a command and waits for its answer.
     ///
     /// # Errors
