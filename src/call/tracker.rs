@@ -92,6 +92,17 @@ impl Tracker {
         Self { kind, incarnation: None, counters: Counters::default() }
     }
 
+    /// A tracker for a recorded stream: no list can be asked for there, so an end that must not be believed at once is
+    /// held back until the rest of the stream has spoken.
+    #[must_use]
+    pub fn for_recording(kind: PbxKind) -> Self {
+        let mut tracker = Self::new(kind);
+        if let Kind::Asterisk(legs) = &mut tracker.kind {
+            legs.doubt_to_the_end();
+        }
+        tracker
+    }
+
     /// Takes an event that arrived at `now`.
     pub fn apply(&mut self, event: &PbxEvent, now: Timestamp) -> Output {
         let mut output = Output::default();

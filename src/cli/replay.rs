@@ -20,12 +20,12 @@ use crate::call::outcome::{CauseTable, Outcome};
 use crate::call::tracker::{Output, Tracker};
 use crate::cli::WrongUsage;
 use crate::pbx::PbxKind;
-use crate::pbx::asterisk::{self, ChannelList};
+use crate::pbx::asterisk::{self, AstMapper, ChannelList};
 use crate::pbx::event::PbxEvent;
-use crate::pbx::freeswitch::FsMapper;
+use crate::pbx::freeswitch::{self, FsMapper};
 use crate::time::Timestamp;
 use crate::wire::ami::{AmiCodec, AmiFrame};
-use crate::wire::esl::EslCodec;
+use crate::wire::esl::{EslCodec, EslFrame};
 use crate::wire::limits::FrameError;
 
 /// How much is read at once.
@@ -213,6 +213,8 @@ pub struct Replay {
     buffer: BytesMut,
     /// Offset of the buffer's first byte in the recording.
     offset: u64,
+    /// Offset of the frame that is being read.
+    started: Option<u64>,
     /// The latest time that the PBX told.
     told: Timestamp,
     problems: Problems,
@@ -222,7 +224,7 @@ pub struct Replay {
 #[derive(Debug)]
 enum Stream {
     Esl(EslCodec, FsMapper),
-    Ami(AmiCodec, ChannelList),
+    Ami(AmiCodec, AstMapper, ChannelList),
 }
 
 impl Replay {
@@ -231,14 +233,17 @@ impl Replay {
     pub fn new(kind: Kind, index: Index) -> Self {
         let (stream, kind) = match kind {
             Kind::Esl => (Stream::Esl(EslCodec::default(), FsMapper::new(false)), PbxKind::FreeSwitch),
-            Kind::Ami => (Stream::Ami(AmiCodec::default(), ChannelList::default()), PbxKind::Asterisk),
+            Kind::Ami => {
+                (Stream::Ami(AmiCodec::default(), AstMapper::default(), ChannelList::default()), PbxKind::Asterisk)
+            }
         };
         Self {
             stream,
-            tracker: Tracker::new(kind),
+            tracker: Tracker::for_recording(kind),
             index,
             buffer: BytesMut::new(),
             offset: 0,
+            started: None,
             told: Timestamp::default(),
             problems: Problems::default(),
             broken: false,
@@ -274,19 +279,46 @@ impl Replay {
         &self.problems
     }
 
+    /// Offset of the frame that is being read. A codec may take its head before its body has come; the empty lines before
+    /// a frame are no part of it.
+    fn frame_start(&mut self) -> u64 {
+        let blank = self.buffer.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let begins = self.offset + u64::try_from(blank).unwrap_or(0);
+        let is_begun = blank < self.buffer.len();
+        if self.started.is_none() && is_begun {
+            self.started = Some(begins);
+        }
+        self.started.unwrap_or(begins)
+    }
+
+    /// Counts the damage among the events, and says so to the tracker as a live link does.
+    fn damage_told(&mut self, offset: u64, events: Vec<PbxEvent>) -> Vec<PbxEvent> {
+        let damage = events.iter().filter(|event| asterisk::is_damage(event)).count();
+        if damage == 0 {
+            return events;
+        }
+        self.problems.add(offset, "a damaged message is left out".into());
+        let told = events.into_iter().filter(|event| !matches!(event, PbxEvent::Lost(_)));
+        told.chain([PbxEvent::Lost(1)]).collect()
+    }
+
     /// Takes one frame from the buffer; whether there was one.
     fn step(&mut self, at_end: bool, print: &mut Print<'_>) -> io::Result<bool> {
-        let (start, held) = (self.offset, self.buffer.len());
+        let held = self.buffer.len();
+        let start = self.frame_start();
         let events = match &mut self.stream {
             Stream::Esl(codec, mapper) => {
-                next(codec, &mut self.buffer, at_end).map(|frame| frame.map(|frame| mapper.frame(&frame)))
+                next(codec, &mut self.buffer, at_end).map(|frame| frame.map(|frame| esl_events(&frame, mapper)))
             }
-            Stream::Ami(codec, list) => {
-                next(codec, &mut self.buffer, at_end).map(|frame| frame.map(|frame| ami_events(&frame, list)))
+            Stream::Ami(codec, mapper, list) => {
+                next(codec, &mut self.buffer, at_end).map(|frame| frame.map(|frame| ami_events(&frame, mapper, list)))
             }
         };
         let taken = held.saturating_sub(self.buffer.len());
         self.offset += u64::try_from(taken).unwrap_or(0);
+        if !matches!(events, Ok(None)) {
+            self.started = None;
+        }
         match events {
             Err(error) => {
                 self.broken = true;
@@ -296,11 +328,8 @@ impl Replay {
             Ok(None) => Ok(false),
             Ok(Some(events)) => {
                 let received = self.index.at(self.offset.saturating_sub(1));
-                for event in events {
+                for event in self.damage_told(start, events) {
                     self.told = self.told.max(told(&event).unwrap_or(self.told));
-                    if let PbxEvent::Lost(_) = event {
-                        self.problems.add(start, "a damaged message is left out".into());
-                    }
                     let output = self.tracker.apply(&event, received.unwrap_or(self.told));
                     print_finished(&output, print)?;
                 }
@@ -318,11 +347,25 @@ fn next<D: Decoder<Error = FrameError>>(
     if at_end { codec.decode_eof(buffer) } else { codec.decode(buffer) }
 }
 
-fn ami_events(frame: &AmiFrame, list: &mut ChannelList) -> Vec<PbxEvent> {
+fn esl_events(frame: &EslFrame, mapper: &mut FsMapper) -> Vec<PbxEvent> {
+    match frame.content_type() {
+        // A greeting: a link begins, in a recording of several of them perhaps after a gap.
+        b"auth/request" => vec![PbxEvent::Unlinked, PbxEvent::Linked],
+        b"api/response" if frame.body.starts_with(b"{") => match freeswitch::snapshot(&frame.body) {
+            // An empty list may be one of anything.
+            Ok(list) if list.legs.is_empty() => Vec::new(),
+            Ok(list) => vec![PbxEvent::Snapshot(list)],
+            Err(_) => freeswitch::described(&frame.body).ok().flatten().into_iter().collect(),
+        },
+        _ => mapper.frame(frame),
+    }
+}
+
+fn ami_events(frame: &AmiFrame, mapper: &mut AstMapper, list: &mut ChannelList) -> Vec<PbxEvent> {
     let AmiFrame::Message(message) = frame else { return Vec::new() };
     match list.message(message) {
         Ok(Some(snapshot)) => vec![PbxEvent::Snapshot(snapshot)],
-        Ok(None) => asterisk::event(message).into_iter().collect(),
+        Ok(None) => mapper.event(message).into_iter().collect(),
         Err(asterisk::Damaged) => vec![PbxEvent::Lost(1)],
     }
 }

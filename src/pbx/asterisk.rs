@@ -23,6 +23,8 @@ const MAP_VARIABLE: &[u8] = b"pm_map=";
 pub struct AstEvent {
     /// When it was sent, by Asterisk's clock (`timestampevents = yes`).
     pub at: Option<Timestamp>,
+    /// How many messages after a damaged one this one came; 1 is the next, 255 is none lately.
+    pub since_damage: u8,
     /// What happened.
     pub change: AstChange,
 }
@@ -32,7 +34,7 @@ pub struct AstEvent {
 pub enum AstChange {
     /// Newchannel: the leg exists.
     Created(AstLeg),
-    /// Newstate: the leg's state changed.
+    /// Newstate, BridgeEnter, BridgeLeave: the leg is there, in this state.
     State(AstLeg),
     /// DialBegin: the leg was dialled.
     DialBegin {
@@ -78,7 +80,12 @@ pub enum AstChange {
         leg: AstLeg,
         /// The cause; 0 is a cause too.
         cause: u16,
+        /// Whether the message begins as Asterisk's do; otherwise see [`is_doubtful`].
+        usual: bool,
     },
+    /// The remains of a damaged message: neither an event nor a response. What came right before may have been in the
+    /// middle of it.
+    Remains,
     /// Rename: the leg's channel has another name now.
     Renamed {
         /// The leg.
@@ -131,21 +138,63 @@ pub enum DialStatus {
     Other,
 }
 
-/// What a message of the event stream says; nothing where it is a response or an event of no interest. Damaged
-/// messages are [`PbxEvent::Lost`].
-#[must_use]
-pub fn event(message: &AmiMessage) -> Option<PbxEvent> {
-    match message.kind() {
-        AmiKind::Response(_) => None,
-        AmiKind::Damaged => Some(PbxEvent::Lost(1)),
-        AmiKind::Event(name) => match change(name, message) {
-            Ok(change) => change.map(|change| {
-                let at = message.header("Timestamp").and_then(time);
-                PbxEvent::Asterisk(Box::new(AstEvent { at, change }))
-            }),
-            Err(Damaged) => Some(PbxEvent::Lost(1)),
-        },
+/// Turns the messages of one link into events.
+#[derive(Debug)]
+pub struct AstMapper {
+    /// How many whole messages came since the last damaged one; saturates.
+    since_damage: u8,
+}
+
+impl Default for AstMapper {
+    fn default() -> Self {
+        Self { since_damage: u8::MAX }
     }
+}
+
+impl AstMapper {
+    /// What a message says; nothing where it is a response or an event of no interest. For damaged ones see
+    /// [`is_damage`].
+    pub fn event(&mut self, message: &AmiMessage) -> Option<PbxEvent> {
+        self.since_damage = self.since_damage.saturating_add(1);
+        let change = match message.kind() {
+            AmiKind::Response(_) => None,
+            AmiKind::Damaged => {
+                self.since_damage = 0;
+                Some(AstChange::Remains)
+            }
+            AmiKind::Event(name) => match change(name, message) {
+                Ok(change) => change,
+                Err(Damaged) => {
+                    self.since_damage = 0;
+                    return Some(PbxEvent::Lost(1));
+                }
+            },
+        }?;
+        let at = message.header("Timestamp").and_then(time);
+        Some(PbxEvent::Asterisk(Box::new(AstEvent { at, since_damage: self.since_damage, change })))
+    }
+}
+
+/// Whether this stands for a damaged message: it is to be counted, and a list to be asked for.
+#[must_use]
+pub fn is_damage(event: &PbxEvent) -> bool {
+    match event {
+        PbxEvent::Lost(_) => true,
+        PbxEvent::Asterisk(event) => event.change == AstChange::Remains,
+        _ => false,
+    }
+}
+
+/// Whether an event must not be believed before a list of channels has confirmed it: the end of a leg in a message that
+/// does not begin as all that Asterisk sends of itself do, with `Event` and `Privilege`.
+#[must_use]
+pub fn is_doubtful(event: &PbxEvent) -> bool {
+    let PbxEvent::Asterisk(event) = event else { return false };
+    matches!(event.change, AstChange::Hangup { usual: false, .. })
+}
+
+fn is_usual(message: &AmiMessage) -> bool {
+    message.headers.get(1).is_some_and(|(name, _)| name.eq_ignore_ascii_case(b"Privilege"))
 }
 
 /// The start of this run of Asterisk, from the answer to `CoreStatus`: Asterisk's local time, as text, the same as long
@@ -168,7 +217,7 @@ fn change(name: &[u8], message: &AmiMessage) -> Result<Option<AstChange>, Damage
     let known = |change: AstChange| Ok(Some(change));
     match name {
         b"Newchannel" => leg("")?.map_or(Ok(None), |leg| known(AstChange::Created(leg))),
-        b"Newstate" => leg("")?.map_or(Ok(None), |leg| known(AstChange::State(leg))),
+        b"Newstate" | b"BridgeEnter" | b"BridgeLeave" => leg("")?.map_or(Ok(None), |leg| known(AstChange::State(leg))),
         b"DialBegin" => Ok(leg("Dest")?.map(|dest| dial_begin(message, &blocks, dest))),
         b"DialState" => {
             let status = message.header("DialStatus").ok_or(Damaged)?;
@@ -187,7 +236,7 @@ fn change(name: &[u8], message: &AmiMessage) -> Result<Option<AstChange>, Damage
         b"SoftHangupRequest" => Ok(leg("")?.map(AstChange::SoftHangupRequest)),
         b"Hangup" => {
             let cause = number(message, "Cause").ok_or(Damaged)?;
-            Ok(leg("")?.map(|leg| AstChange::Hangup { leg, cause }))
+            Ok(leg("")?.map(|leg| AstChange::Hangup { leg, cause, usual: is_usual(message) }))
         }
         b"Pickup" => Ok(leg("Target")?.map(AstChange::PickedUp)),
         b"Rename" => {

@@ -225,10 +225,14 @@ impl FsMapper {
                 {
                     losses.destroyed();
                 }
-                let channel = kind(name, event).and_then(|kind| channel_event(kind, event));
-                // Legs that came in are no attempts, and most legs came in.
-                let of_interest = channel.filter(|channel| channel.outbound != Some(false));
-                events.extend(of_interest.map(|channel| PbxEvent::FreeSwitch(Box::new(channel))));
+                match kind(name, event).map(|kind| channel_event(kind, event)) {
+                    None => {}
+                    // A channel event that names no channel.
+                    Some(None) => events.push(PbxEvent::Lost(1)),
+                    // Legs that came in are no attempts, and most legs came in.
+                    Some(Some(channel)) if channel.outbound == Some(false) => {}
+                    Some(Some(channel)) => events.push(PbxEvent::FreeSwitch(Box::new(channel))),
+                }
             }
         }
         events
@@ -408,35 +412,32 @@ impl LossDetector {
 
 #[derive(Deserialize)]
 struct Channels {
+    row_count: usize,
     #[serde(default)]
     rows: Vec<Row>,
 }
 
+/// A row of the list of channels. All of these columns are always there, which tells it from lists of other things.
 #[derive(Deserialize)]
 struct Row {
     uuid: String,
-    #[serde(default)]
     direction: String,
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     callstate: String,
 }
 
 /// The answer to `show channels as json`.
 ///
 /// # Errors
-/// [`BadEvent::Json`] where it is not such an answer. It must not be taken for an empty list then.
+/// [`BadEvent::Json`] where it is not such an answer (a list of something else, a part of a list, an error text). It must
+/// not be taken for an empty list then.
 pub fn snapshot(answer: &[u8]) -> Result<Snapshot, BadEvent> {
-    let bad = |error: serde_json::Error| BadEvent::Json(error.to_string());
     let text = String::from_utf8_lossy(answer);
-    // A list of columns or an error text is valid JSON of another shape; `row_count` is always there.
-    let value: serde_json::Value = serde_json::from_str(text.trim()).map_err(bad)?;
-    if value.get("row_count").is_none() {
-        return Err(BadEvent::Json("no list of channels".into()));
+    let list: Channels = serde_json::from_str(text.trim()).map_err(|error| BadEvent::Json(error.to_string()))?;
+    if list.row_count != list.rows.len() {
+        return Err(BadEvent::Json(format!("{} channels announced, {} listed", list.row_count, list.rows.len())));
     }
-    let Channels { rows } = Channels::deserialize(value).map_err(bad)?;
-    let legs = rows.into_iter().map(|row| ListedLeg {
+    let legs = list.rows.into_iter().map(|row| ListedLeg {
         leg: LegId::new(&row.uuid),
         outbound: match row.direction.as_str() {
             "outbound" => Some(true),

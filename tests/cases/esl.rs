@@ -754,7 +754,13 @@ fn legs_known_from_before_a_restart_of_pointsman() {
 
 #[test]
 fn an_answer_that_is_not_a_list_is_not_taken_for_an_empty_one() {
-    for answer in ["-ERR no such command", "{}", "[]", "", "{\"row_count\":1,\"rows\":[{\"uuid\":"] {
+    let other = [
+        "{\"row_count\":3}",
+        "{\"row_count\":2,\"rows\":[{\"uuid\":\"u\",\"direction\":\"outbound\",\"name\":\"\",\"callstate\":\"\"}]}",
+        "{\"row_count\":1,\"rows\":[{\"reg_user\":\"100\",\"realm\":\"x\"}]}",
+        "{\"row_count\":1,\"rows\":[{\"uuid\":",
+    ];
+    for answer in ["-ERR no such command", "{}", "[]", ""].into_iter().chain(other) {
         assert!(freeswitch::snapshot(answer.as_bytes()).is_err(), "{answer}");
     }
     assert!(freeswitch::snapshot(b"{\"row_count\": 0}\n").unwrap().legs.is_empty());

@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be unwrapped fails the test")]
 
+mod damage;
 mod recordings;

@@ -21,24 +21,24 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-fn read(name: &str) -> Vec<u8> {
+pub(crate) fn read(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-fn unpacked(name: &str) -> Vec<u8> {
+pub(crate) fn unpacked(name: &str) -> Vec<u8> {
     let packed = read(name);
     let mut bytes = Vec::new();
     ruzstd::decoding::StreamingDecoder::new(&packed[..]).unwrap().read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-fn lines(name: &str) -> Vec<Value> {
+pub(crate) fn lines(name: &str) -> Vec<Value> {
     let text = String::from_utf8(read(name)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The attempts of a stream that comes in these pieces, and where it could not be read.
-fn replay<'a>(kind: Kind, index: Index, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Value>, Vec<u64>) {
+pub(crate) fn replay<'a>(kind: Kind, index: Index, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Value>, Vec<u64>) {
     let mut attempts = Vec::new();
     let mut print = |attempt: &Attempt| {
         attempts.push(serde_json::to_value(attempt).unwrap());
@@ -52,12 +52,12 @@ fn replay<'a>(kind: Kind, index: Index, pieces: impl Iterator<Item = &'a [u8]>) 
     (attempts, replay.problems().first.iter().map(|problem| problem.offset).collect())
 }
 
-fn whole(kind: Kind, bytes: &[u8]) -> (Vec<Value>, Vec<u64>) {
+pub(crate) fn whole(kind: Kind, bytes: &[u8]) -> (Vec<Value>, Vec<u64>) {
     replay(kind, Index::default(), std::iter::once(bytes))
 }
 
 /// Cuts by the sizes that come round again and again.
-fn cut<'a>(bytes: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn cut<'a>(bytes: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = bytes;
     sizes.iter().cycle().map_while(move |&size| {
         let (piece, after) = rest.split_at(size.clamp(1, rest.len().max(1)).min(rest.len()));
@@ -66,14 +66,14 @@ fn cut<'a>(bytes: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-fn assert_same(what: &str, actual: &[Value], expected: &[Value]) {
+pub(crate) fn assert_same(what: &str, actual: &[Value], expected: &[Value]) {
     for (number, (actual, expected)) in actual.iter().zip(expected).enumerate() {
         assert!(alike(actual, expected), "{what}, attempt {number}:\n  is       {actual}\n  expected {expected}");
     }
     assert_eq!(actual.len(), expected.len(), "{what}: number of attempts");
 }
 
-fn alike(actual: &Value, expected: &Value) -> bool {
+pub(crate) fn alike(actual: &Value, expected: &Value) -> bool {
     let exact = ["connection", "leg", "outcome", "cause", "sip_status"];
     let times = [("placed_at_us", 1000), ("ended_at_us", 1000), ("pdd_ms", 1), ("duration_ms", 1)];
     let close = |(name, per_ms): (&str, i64)| match (actual[name].as_i64(), expected[name].as_i64()) {

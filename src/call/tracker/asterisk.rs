@@ -26,6 +26,13 @@ use crate::time::Timestamp;
 /// follows a damaged message.
 const DOUBT: Duration = Duration::from_secs(15);
 
+/// An end so few messages behind a damaged one, with the remains of a message behind it, is what a caller wrote into a
+/// name or a number: it sits between the two halves of the message that it broke.
+const WITHIN_DAMAGE: u8 = 8;
+
+/// Most ends that are held back; with more of them all are believed.
+const MAX_HELD: usize = 50_000;
+
 /// What only Asterisk says of a leg.
 #[derive(Debug, Default)]
 pub(super) struct Own {
@@ -68,14 +75,22 @@ pub(super) struct Legs {
     set: LegSet<Own>,
     /// Until when ends are held back.
     doubt: Option<Timestamp>,
+    /// Whether time alone ends no doubt.
+    doubt_to_the_end: bool,
     /// Legs with an end that is held back, in the order in which the ends came.
     held: VecDeque<LegId>,
+    /// Those of them that may sit within a message that was broken open (see [`WITHIN_DAMAGE`]).
+    within_damage: Vec<LegId>,
 }
 
 impl Legs {
     pub(super) fn restore(&mut self, leg: LiveLeg) {
         let own = Own { dial_begun: true, sent: true, ..Own::default() };
         self.set.restore(leg.leg.clone(), Leg::restored(leg, own));
+    }
+
+    pub(super) fn doubt_to_the_end(&mut self) {
+        self.doubt_to_the_end = true;
     }
 
     pub(super) fn active(&self) -> impl Iterator<Item = (&LegId, &Leg<Own>)> {
@@ -91,19 +106,41 @@ impl Legs {
     }
 
     pub(super) fn apply(&mut self, event: &PbxEvent, step: &mut Step<'_>) {
-        if self.doubt.is_some_and(|until| step.now >= until) {
+        let settled_by_time = self.doubt.is_some_and(|until| step.now >= until) && !self.doubt_to_the_end;
+        if settled_by_time || self.held.len() > MAX_HELD {
             self.believe_all(step);
         }
         match event {
             PbxEvent::Linked => self.set.linked(),
             PbxEvent::Asterisk(event) => self.channel(event, step),
             PbxEvent::Snapshot(snapshot) => self.snapshot(snapshot, step),
-            PbxEvent::Lost(_) => self.doubt = Some(step.now.after(DOUBT)),
+            PbxEvent::Lost(_) => self.damaged(step),
             PbxEvent::Unlinked
             | PbxEvent::Incarnation(_)
             | PbxEvent::FreeSwitch(_)
             | PbxEvent::Heartbeat(_)
             | PbxEvent::LegGone(_) => {}
+        }
+    }
+
+    /// A message was damaged.
+    fn damaged(&mut self, step: &mut Step<'_>) {
+        self.doubt = Some(step.now.after(DOUBT));
+        self.within_damage.clear();
+    }
+
+    /// The remains of a damaged message came: ends that came right after its beginning were within it.
+    fn remains(&mut self, step: &mut Step<'_>) {
+        for id in std::mem::take(&mut self.within_damage) {
+            self.refute(&id, step);
+        }
+    }
+
+    /// Drops an end that is held back, if there is one.
+    fn refute(&mut self, id: &LegId, step: &mut Step<'_>) {
+        if self.set.get_mut(id).is_some_and(|leg| leg.own.held.take().is_some()) {
+            step.counters.false_ends += 1;
+            self.held.retain(|held| held != id);
         }
     }
 
@@ -127,7 +164,12 @@ impl Legs {
 
     fn channel(&mut self, event: &AstEvent, step: &mut Step<'_>) {
         let at = event.at.unwrap_or(step.now);
+        let within_damage = event.since_damage <= WITHIN_DAMAGE;
+        if !within_damage {
+            self.within_damage.clear();
+        }
         match &event.change {
+            AstChange::Remains => self.remains(step),
             AstChange::Created(new) => self.created(new, at, step),
             AstChange::DialBegin { caller, dest, number } => {
                 self.dial_begin(dest, caller.as_ref(), number.as_ref(), at, step);
@@ -171,7 +213,15 @@ impl Legs {
                     leg.own.channel = Some(channel.clone());
                 }
             }
-            AstChange::Hangup { leg, cause } => self.hangup(leg, *cause, at, step),
+            AstChange::Hangup { leg, cause, usual } => {
+                if !usual {
+                    self.doubt = Some(step.now.after(DOUBT));
+                }
+                let end = Held { at, cause: *cause, up: leg.state == STATE_UP, listed: false };
+                if self.hangup(leg, end, step) && within_damage {
+                    self.within_damage.push(leg.leg.clone());
+                }
+            }
         }
     }
 
@@ -254,23 +304,35 @@ impl Legs {
         })
     }
 
-    fn hangup(&mut self, seen: &AstLeg, cause: u16, at: Timestamp, step: &mut Step<'_>) {
+    /// Takes the end of a leg; whether it is held back.
+    fn hangup(&mut self, seen: &AstLeg, end: Held, step: &mut Step<'_>) -> bool {
         let in_doubt = self.doubt.is_some();
+        if self.set.get(&seen.leg).is_some_and(|leg| leg.own.held.is_some()) {
+            // A leg ends once, and before its true end it shows that a false one was false.
+            step.counters.false_ends += 1;
+            return false;
+        }
         let Some(leg) = self.alive(seen, step) else {
             if !in_doubt && !self.set.contains(&seen.leg) {
                 self.set.forget_later(seen.leg.clone(), step.now);
             }
-            return;
+            return false;
         };
-        leg.own.held = Some(Held { at, cause, up: seen.state == STATE_UP, listed: false });
+        if leg.answered_at.is_some() && !end.up {
+            // No leg goes back from up to another state.
+            step.counters.false_ends += 1;
+            return false;
+        }
         if leg.map.is_none() {
             leg.map.clone_from(&seen.map);
         }
+        leg.own.held = Some(end);
         if in_doubt {
             self.held.push_back(seen.leg.clone());
         } else {
             self.believe(&seen.leg, step);
         }
+        in_doubt
     }
 
     /// A leg that is followed and that an event shows to be there. An end that is held back was not true then; neither
@@ -281,10 +343,7 @@ impl Legs {
             step.counters.false_ends += 1;
             return None;
         }
-        if leg.own.held.take().is_some() {
-            step.counters.false_ends += 1;
-            self.held.retain(|id| *id != seen.leg);
-        }
+        self.refute(&seen.leg, step);
         self.set.hear(&seen.leg)
     }
 

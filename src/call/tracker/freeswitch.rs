@@ -128,14 +128,13 @@ impl Legs {
             step.tell(CallEvent::Forgotten(leg.told_id(&event.leg)));
             return;
         }
-        let rang = leg.ringing_at.is_some();
         let sip_status = event
             .sip_status
             .filter(|status| (300..=699).contains(status))
             .filter(|_| !leg.answered() && event.disposition == Some(Disposition::RecvRefuse));
         let end = End {
             at: event.hung_up.or(leg.own.hung_up).or(event.at).unwrap_or(step.now),
-            ended_by: ended_by(event, rang, sip_status),
+            ended_by: ended_by(event, sip_status),
             cause: event.cause,
             deciding_cause: event.cause.or_else(|| event.cause_name.and_then(FsCause::number)),
             sip_status,
@@ -208,23 +207,18 @@ fn merge(leg: &mut Leg<Own>, event: &FsEvent) {
 }
 
 /// What ended an unanswered leg.
-fn ended_by(event: &FsEvent, rang: bool, sip_status: Option<u16>) -> EndedBy {
+fn ended_by(event: &FsEvent, sip_status: Option<u16>) -> EndedBy {
+    // Without a word on how the INVITE ended there was none: a gateway that is down or unknown, a number that cannot be
+    // dialled, a local limit, a delayed leg that was not needed any more.
+    let Some(disposition) = event.disposition else { return EndedBy::NeverSent };
     if sip_status.is_some_and(|status| status < 400) {
         return EndedBy::Redirect;
     }
-    // No word on how the INVITE ended: there was none. It did leave if it rang.
-    if event.disposition.is_none() && !rang {
-        return EndedBy::NeverSent;
-    }
-    let by_us = match (event.cause_name, event.cause) {
-        (Some(FsCause::Race), _) => return EndedBy::Race,
-        (Some(FsCause::Timeout(_)), _) | (None, Some(18 | 19 | 102)) => EndedBy::OurTimeout,
-        _ => EndedBy::Caller,
-    };
-    let cleared = matches!(event.cause_name, Some(FsCause::Own | FsCause::Number(16) | FsCause::Timeout(_)));
-    match event.disposition {
-        Some(Disposition::SendCancel) => by_us,
-        None if cleared => by_us,
+    match (disposition, event.cause_name, event.cause) {
+        (_, Some(FsCause::Race), _) => EndedBy::Race,
+        (Disposition::SendCancel, Some(FsCause::Timeout(_)), _)
+        | (Disposition::SendCancel, None, Some(18 | 19 | 102)) => EndedBy::OurTimeout,
+        (Disposition::SendCancel, ..) => EndedBy::Caller,
         _ => EndedBy::FarEnd,
     }
 }

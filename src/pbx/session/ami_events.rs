@@ -16,7 +16,7 @@ use super::keepalive::{Due, EVERY, Keepalive};
 use super::lister::Lister;
 use super::pending::Table;
 use super::{Credentials, Effects, End, Note, Session, Step, quote, unsupported};
-use crate::pbx::asterisk::{self, ChannelList};
+use crate::pbx::asterisk::{self, AstMapper, ChannelList};
 use crate::pbx::command::Command;
 use crate::pbx::event::PbxEvent;
 use crate::wire::ami::{AmiCodec, AmiFrame, AmiKind, AmiMessage};
@@ -42,6 +42,7 @@ pub struct AmiEvents {
     keepalive: Keepalive,
     lister: Lister,
     listing: Option<Listing>,
+    mapper: AstMapper,
     /// Whether the account may set filters.
     may_filter: bool,
     shutdown: bool,
@@ -74,6 +75,7 @@ impl AmiEvents {
             keepalive: Keepalive::starting(Duration::ZERO),
             lister: Lister::default(),
             listing: None,
+            mapper: AstMapper::default(),
             may_filter,
             shutdown: false,
         }
@@ -134,9 +136,18 @@ impl AmiEvents {
             AmiKind::Event(b"CoreShowChannel" | b"CoreShowChannelsComplete") => self.listed(message, now, out),
             AmiKind::Event(b"FullyBooted") => self.booted(now, out),
             AmiKind::Event(b"Shutdown") => self.shutdown = true,
-            AmiKind::Event(_) | AmiKind::Damaged => match asterisk::event(message) {
+            AmiKind::Event(_) | AmiKind::Damaged => match self.mapper.event(message) {
                 Some(PbxEvent::Lost(_)) => self.damaged(now, out),
-                event => out.events.extend(event),
+                Some(event) => {
+                    let (damage, doubtful) = (asterisk::is_damage(&event), asterisk::is_doubtful(&event));
+                    out.events.push(event);
+                    if damage {
+                        self.damaged(now, out);
+                    } else if doubtful {
+                        self.lister.want(now);
+                    }
+                }
+                None => {}
             },
         }
     }
