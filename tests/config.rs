@@ -119,6 +119,45 @@ fn the_promised_shape_loads() {
     assert_eq!(config.storage.keep, Duration::from_secs(30 * 24 * 3600));
 }
 
+/// What is promised of route maps, routing rules and node scores; the last two are checked and not applied yet.
+#[test]
+fn what_is_for_later_loads_today() {
+    let scores = r#"{ "stale_threshold_sec": 20,
+      "scoring": { "idle_cpu_min": 5, "call_failure_rate_lethal": 15.0,
+        "weights": { "call_score": 0.40, "load_score": 0.30, "idle_score": 0.20, "fail_score": 0.10 } } }"#;
+    let expected = [
+        "- ? no node is configured: there is no PBX to watch",
+        "- ? no connection is configured: calls are seen, but nothing is judged",
+        "1:3 ? `stale_threshold_sec` is not applied yet: this version has no node scores",
+        "2:7 ? `scoring` is not applied yet: this version has no node scores",
+    ];
+    assert_eq!(found(load(scores, Format::Json)), expected);
+    let routes = r#"
+        [[connections]]
+        id = "vendor-b"
+        [[route_maps]]
+        id = "intl"
+        prefixes = ["00", "+"]
+        rule = "standard"
+        entries = [
+          { connection = "vendor-a", priority = 10 },
+          { connection = "vendor-b", priority = 20 },
+          { map = "backup", priority = 30 },
+        ]
+        [[route_maps]]
+        id = "backup"
+        entries = [{ connection = "vendor-b", priority = 1 }]
+        [[routing_rules]]
+        id = "standard"
+        success_percent = { enabled = true, weight = 20, latency = 10, compensation = 2 }
+        avg_duration_sec = { enabled = true, weight = 5.5, latency = 10, compensation = 0 }
+        signalling_failure_percent = { enabled = false }
+    "#;
+    let result = load(&format!("{PROMISED}{routes}"), Format::Toml);
+    let found: Vec<_> = found(result).into_iter().filter(|found| !found.contains("notify")).collect();
+    assert_eq!(found, ["37:9 ? `rule` is not applied yet: this version orders by priority and quality alone"]);
+}
+
 #[test]
 fn every_format_says_the_same() {
     let [toml, json, yaml] = ["pointsman.toml", "pointsman.json", "pointsman.yaml"].map(|file| {
@@ -607,6 +646,15 @@ fn a_report_names_both_places() {
 3 | - {id: a, kind: freeswitch, address: 'h:2', password: *******}
   |        ^ used again here";
     assert_eq!(problems.to_string(), expected);
+}
+
+#[test]
+fn of_a_file_in_one_long_line_only_the_places_are_shown() {
+    let blanks = " ".repeat(3000);
+    let text = format!(r#"{{"customers": [{{"id": "b"}}, {blanks}{{"id": "a"}}, {{"id": "a"}}]}}"#);
+    let problems = load_text(name(Format::Json), &text, Format::Json, [], Purpose::Look).expect_err("a mistake");
+    let shown = problems.to_string();
+    assert!(shown.contains("error: two customers have the id `a`\n--> p.json:1:3049\n = note: first used here: `customers[1].id` (line 1, column 3036)"), "{shown}");
 }
 
 #[test]

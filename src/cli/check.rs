@@ -71,6 +71,7 @@ fn last_line(file: &str, problems: &Problems, summary: Option<&Summary>) -> Stri
     let warnings = problems.warnings();
     let and_warnings = if warnings == 0 { String::new() } else { format!(" and {}", count(warnings, "warning")) };
     match summary {
+        None if problems.omitted() > 0 => format!("{file} cannot be used: {}\n", count(problems.len(), "problem")),
         Some(summary) if warnings == 0 => format!("{file} is good: {summary}\n"),
         Some(summary) => format!("{file} can be used, with {}: {summary}\n", count(warnings, "warning")),
         None => format!("{file} cannot be used: {}{and_warnings}\n", count(errors, "error")),

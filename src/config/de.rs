@@ -22,6 +22,9 @@ use super::report::{Draft, Mark};
 use super::suggest;
 use super::tree::{Kind, Node, Place, PlaceId};
 
+/// For how many mistakes it is worked out what was probably meant.
+const MAX_SUGGESTIONS: usize = 1000;
+
 /// A value that may be absent or broken, with its place.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
@@ -156,7 +159,10 @@ impl<'a> Reader<'a> {
 
     fn note_unknown(&self, key: &str, node: &Node, known: &'static [&'static str]) {
         let mut draft = Draft::error(Mark::Key(node.place), format!("there is no key `{key}` here"));
-        if let Some(help) = suggest::unknown_key(key, known, self.homes) {
+        // A file that is something else altogether has a hundred thousand of them, and nobody reads so many suggestions.
+        if self.drafts.borrow().len() < MAX_SUGGESTIONS
+            && let Some(help) = suggest::unknown_key(key, known, self.homes)
+        {
             draft = draft.help(help);
         }
         self.drafts.borrow_mut().push(draft);

@@ -20,6 +20,9 @@ const MAX_KEPT: usize = 500;
 /// Most problems that are shown for people.
 const MAX_SHOWN: usize = 100;
 
+/// Longest line that is shown: one of a generated file may hold all of it, and says nothing to anybody.
+const MAX_LINE: usize = 2000;
+
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,6 +85,17 @@ pub struct Related {
     pub label: String,
 }
 
+impl fmt::Display for Related {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}`", self.label, self.key)?;
+        match (&self.position, &self.variable) {
+            (_, Some(variable)) => write!(f, " ({variable})"),
+            (Some(Position { line, column, .. }), None) => write!(f, " (line {line}, column {column})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
 /// All that is wrong with a configuration, in the order of the file. Values of secrets are masked wherever lines of
 /// the file are shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -138,6 +152,12 @@ impl Problems {
         &self.file
     }
 
+    /// How many are not listed, because there are too many.
+    #[must_use]
+    pub fn omitted(&self) -> usize {
+        self.omitted
+    }
+
     /// For people: with the lines concerned, in colour or plain.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
@@ -159,17 +179,21 @@ impl Problems {
             Severity::Warning => Level::WARNING,
         };
         let file = self.file.to_string_lossy();
-        let mut group = Group::with_title(level.primary_title(problem.message.as_str()));
-        group = match self.snippet(problem) {
-            Some(snippet) => group.element(snippet.path(file)),
-            None => group.element(Origin::path(file)),
+        let snippet = self.snippet(problem);
+        let marked = snippet.is_some();
+        let group = Group::with_title(level.primary_title(problem.message.as_str()));
+        let mut group = match (snippet, &problem.position) {
+            (Some(snippet), _) => group.element(snippet.path(file)),
+            (None, Some(Position { line, column, .. })) => {
+                group.element(Origin::path(file).line(*line).char_column(*column))
+            }
+            (None, None) => group.element(Origin::path(file)),
         };
         if let Some(variable) = &problem.variable {
             group = group.element(Level::NOTE.message(format!("set by the environment variable {variable}")));
         }
-        for related in problem.related.iter().filter(|related| related.position.is_none()) {
-            let from = related.variable.as_ref().map(|variable| format!(" ({variable})")).unwrap_or_default();
-            group = group.element(Level::NOTE.message(format!("{}: `{}`{from}", related.label, related.key)));
+        for related in problem.related.iter().filter(|related| !marked || related.position.is_none()) {
+            group = group.element(Level::NOTE.message(related.to_string()));
         }
         if let Some(help) = &problem.help {
             group = group.element(Level::HELP.message(help.as_str()));
@@ -188,6 +212,9 @@ impl Problems {
         let last = marks().map(|(position, _)| position.span.end).max()?;
         let from = self.shown[..first.span.start].rfind('\n').map_or(0, |end| end + 1);
         let to = self.shown[last..].find('\n').map_or(self.shown.len(), |end| last + end);
+        if self.shown[from..to].split('\n').any(|line| line.len() > MAX_LINE) {
+            return None;
+        }
         let mark = |(index, (position, label)): (usize, (&Position, &'a str))| {
             let kind = if index == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
             let span = position.span.start - from..position.span.end - from;

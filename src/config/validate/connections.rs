@@ -242,13 +242,16 @@ fn is_email(text: &str) -> bool {
 fn check_name(name: &str, kind: PbxKind) -> Result<(), String> {
     let legal = |c: char| match kind {
         PbxKind::FreeSwitch => c.is_ascii_alphanumeric() || "_.-".contains(c),
-        PbxKind::Asterisk => c.is_ascii_alphanumeric() || "_.-@+:/ ".contains(c),
+        PbxKind::Asterisk => c.is_ascii_alphanumeric() || "_.-@+: ".contains(c),
     };
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(format!("it must have 1 to {MAX_NAME} bytes"));
     }
     if name.trim() != name {
         return Err("it must not begin or end with a blank".to_owned());
+    }
+    if let Some((_, peer)) = name.rsplit_once('/').filter(|_| kind == PbxKind::Asterisk) {
+        return Err(format!("leave the technology out, as in {peer:?}"));
     }
     match name.chars().find(|c| !legal(*c)) {
         None => Ok(()),
@@ -294,7 +297,7 @@ mod tests {
             assert_eq!(check_name(good, PbxKind::Asterisk), Ok(()));
         }
         assert_eq!(check_name("old peer@host", PbxKind::Asterisk), Ok(()));
-        for bad in ["", "a,b", "a\r\nb", "${x}", "a;b", " a", "a|b", "a\"b", "a=b"] {
+        for bad in ["", "PJSIP/a", "a,b", "a\r\nb", "${x}", "a;b", " a", "a|b", "a\"b", "a=b"] {
             assert!(check_name(bad, PbxKind::FreeSwitch).is_err(), "{bad}");
             assert!(check_name(bad, PbxKind::Asterisk).is_err(), "{bad}");
         }

@@ -8,6 +8,7 @@ use crate::config::model::{Connection, Node, RouteEntry, RouteMap, RouteTarget};
 use crate::config::raw::{self, Criterion};
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
+use crate::dialplan::names;
 use crate::ids::{ConnectionId, MapId, NodeId};
 use crate::pbx::PbxKind;
 
@@ -214,25 +215,23 @@ impl<'a> Check<'a> {
 
     /// A map `a` has the variables `a`, `a_count` and `a_1`, `a_2`, ...: no other map may be called so.
     fn variables_apart(&mut self, maps: &[RouteMap]) {
+        let place = |id: &MapId| {
+            let mut ids = tables(&self.raw.route_maps).filter_map(|(map, _)| map.id.placed());
+            ids.find(|(known, _)| *known == id).map(|(_, place)| place)
+        };
+        let mut drafts = Vec::new();
         for map in maps {
             let Some((base, last)) = map.id.as_str().rsplit_once('_') else { continue };
-            let taken = last == "count" || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
-            if !taken || !maps.iter().any(|map| map.id.as_str() == base) {
-                continue;
-            }
-            let raw = self.raw;
-            let place = |id: &str| {
-                tables(&raw.route_maps)
-                    .filter_map(|(map, _)| map.id.placed())
-                    .find(|(map, _)| map.as_str() == id)
-                    .map(|(_, place)| place)
-            };
-            if let (Some(place), Some(other)) = (place(map.id.as_str()), place(base)) {
-                let message = format!("the variable of the route map `{}` is one of the variables of `{base}`", map.id);
-                let draft = Draft::error(Mark::Value(place), message).also(Mark::Value(other), "this map has it too");
-                self.note(draft.help(format!("call it something like `{base}-{last}`")));
+            let base = maps.iter().find(|map| map.id.as_str() == base);
+            let Some(base) = base.filter(|base| names::collision(&[&base.id, &map.id]).is_some()) else { continue };
+            if let (Some(at), Some(other)) = (place(&map.id), place(&base.id)) {
+                let message =
+                    format!("the variable of the route map `{}` is one of the variables of `{}`", map.id, base.id);
+                let draft = Draft::error(Mark::Value(at), message).also(Mark::Value(other), "this map has it too");
+                drafts.push(draft.help(format!("call it something like `{}-{last}`", base.id)));
             }
         }
+        drafts.into_iter().for_each(|draft| self.note(draft));
     }
 
     /// The whole order of a map must fit into one line to Asterisk.
