@@ -395,6 +395,7 @@ fn mistakes_in_toml() {
                 "10:60 `latency` must be from 1 to 1000000",
             ],
         ),
+        ("[variables]\nprefix = '_'", &["9:10 `prefix` cannot begin the name of a variable"]),
         ("[variables]\nprefix = '1-'", &["9:10 `prefix` cannot begin the name of a variable"]),
         ("[variables]\nreconcile_every_sec = 0", &["9:23 `reconcile_every_sec` must be from 1 to 86400"]),
         (
@@ -857,6 +858,43 @@ fn causes_of_a_connection_go_before_those_for_all() {
     assert_eq!(outcome(1, Some(403), None), Outcome::NumberInvalid);
     assert_eq!(outcome(0, None, Some(27)), Outcome::VendorFailed);
     assert_eq!(outcome(1, None, Some(27)), Outcome::Busy);
+}
+
+/// The table in the documentation is the one that the program has.
+#[test]
+fn the_documented_causes_are_true() {
+    use pointsman::call::outcome::{CauseTable, EndedBy, Evidence, Outcome};
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let documentation = std::fs::read_to_string(path).expect("the documentation");
+    let table = documentation.split("| outcome | SIP | Q.850 |\n").nth(1).expect("the table");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let numbers = |cell: &str| -> Vec<u16> {
+        cell.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+    };
+    let outcome = |sip_status, cause| {
+        let evidence = Evidence { ended_by: EndedBy::FarEnd, answered: false, rang: true, sip_status, cause };
+        CauseTable::default().outcome(&evidence)
+    };
+    let (mut sip, mut q850) = (Vec::new(), Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let expected: Outcome = serde_json::from_value(cells[1].trim_matches('`').into()).expect("an outcome");
+        for number in numbers(cells[2]) {
+            assert_eq!(outcome(Some(number), None), expected, "SIP {number}");
+            sip.push(number);
+        }
+        for number in numbers(cells[3]) {
+            assert_eq!(outcome(None, Some(number)), expected, "Q.850 {number}");
+            q850.push(number);
+        }
+    }
+    assert_eq!((sip.len(), q850.len()), (14, 10), "the rows are read");
+    for number in (400..=699).filter(|number| !sip.contains(number)) {
+        assert_eq!(outcome(Some(number), None), Outcome::VendorFailed, "SIP {number}");
+    }
+    for number in (0..=127).filter(|number| !q850.contains(number)) {
+        assert_eq!(outcome(None, Some(number)), Outcome::VendorFailed, "Q.850 {number}");
+    }
 }
 
 #[test]

@@ -44,9 +44,11 @@ impl Check<'_> {
     fn prefix(&mut self, prefix: &str, place: PlaceId) {
         let letters = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let starts_well = prefix.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !letters || !starts_well || prefix.len() > 32 {
+        // AstDB's family is the prefix without `_` at its end, and cannot be empty.
+        let has_letter = prefix.contains(|c: char| c.is_ascii_alphabetic());
+        if !letters || !starts_well || !has_letter || prefix.len() > 32 {
             let draft = Draft::error(Mark::Value(place), "`prefix` cannot begin the name of a variable");
-            self.note(draft.help("use 1 to 32 letters, digits and '_', not starting with a digit"));
+            self.note(draft.help("use 1 to 32 letters, digits and '_', at least one letter, and no digit first"));
         }
     }
 
