@@ -807,7 +807,9 @@ mod asterisk {
     fn a_damaged_message_is_counted_and_leads_to_a_list() {
         let mut stage = linked();
         let sent = stage.hear("nel: PJSIP/t-1\r\nUniqueid: 1.1\r\n\r\n");
-        assert_eq!(stage.events(), [PbxEvent::Lost(1)]);
+        let events = stage.events();
+        assert!(crate::pbx::asterisk::is_damage(&events[0]), "{events:?}");
+        assert_eq!(events[1..], [PbxEvent::Lost(1)]);
         assert!(stage.notes().contains(&Note::Damaged));
         assert!(sent.contains("CoreShowChannels"), "{sent}");
     }
