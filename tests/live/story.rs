@@ -8,7 +8,7 @@ use pointsman::quality::machine::{Reason, State};
 
 use crate::lab::asterisk::{Asterisk, Kind};
 use crate::lab::pbx::{Pbx, Switch};
-use crate::lab::pointsman::{Pointsman, configuration, connection, node};
+use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
 use crate::lab::{SOON, eventually};
 
@@ -311,4 +311,37 @@ fn a_changed_variable_is_put_back() {
     manager.set_global("pm_route_intl", "somebody-else");
     eventually("the value to be put back", SOON, || (manager.global("pm_route_intl") == "vendor-a").then_some(()));
     pointsman.shows("the repair reported", SOON, |view| (node(view, "pbx").variables.repaired >= 1).then_some(()));
+}
+
+/// With `astdb = true` the order outlives the switch, and the program need not be there.
+fn kept_in_astdb(kind: Kind) {
+    let vendors = ["vendor-a", "vendor-b"].map(|name| Vendor::start(name, Behaviour::Refuses(503)));
+    let mut asterisk = Asterisk::start_with(kind, &vendors.each_ref(), "call,reporting,system");
+    let node = Node { more: "astdb = true\nslots = true".to_owned(), ..Node::of("pbx", &asterisk) };
+    // Not the static order of the dialplan.
+    let mut pointsman = Pointsman::start(&configuration(&[node.text()], &["vendor-b", "vendor-a"], ""));
+    pointsman.is_in_step_with("pbx");
+    let slots = [1, 2].map(|slot| asterisk.global(&format!("pm_route_intl_{slot}")));
+    assert_eq!(slots, ["vendor-b", "vendor-a"]);
+    pointsman.stop();
+    asterisk.stop();
+    asterisk.boot();
+    assert_eq!(asterisk.order("intl"), "");
+    assert_eq!(call(&asterisk, &asterisk.hunted("001"), Caller::Talks(0)), 503);
+    assert_eq!(asterisk.tried("001"), ["vendor-b", "vendor-a"]);
+    // Too old: the static order.
+    let put = [("Action", "DBPut"), ("Family", "pm"), ("Key", "pm_route_intl"), ("Val", "1700000000:vendor-b")];
+    asterisk.manager().ask(&put).expect("it answers");
+    assert_eq!(call(&asterisk, &asterisk.hunted("002"), Caller::Talks(0)), 503);
+    assert_eq!(asterisk.tried("002").first().map(String::as_str), Some("vendor-a"));
+}
+
+#[test]
+fn kept_in_astdb_on_a_recent_asterisk() {
+    kept_in_astdb(Kind::Recent);
+}
+
+#[test]
+fn kept_in_astdb_on_asterisk_16() {
+    kept_in_astdb(Kind::Old);
 }

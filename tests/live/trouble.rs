@@ -11,7 +11,7 @@ use pointsman::engine::view::LinkState;
 use pointsman::quality::machine::State;
 
 use crate::lab::asterisk::{Asterisk, Kind};
-use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node};
+use crate::lab::pointsman::{Node, Pointsman, configuration, connection, node as node_view};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, call};
 use crate::lab::{SOON, ports};
 
@@ -65,7 +65,7 @@ fn links_that_fail_say_why_and_disturb_nobody() {
 
     let reason = |id: &str, within: Duration| {
         pointsman.shows(&format!("{id} not up, with a reason"), within, |view| {
-            let link = &node(view, id).link;
+            let link = &node_view(view, id).link;
             let down = matches!(link.state, LinkState::Waiting | LinkState::Refused);
             (down && !link.reason.is_empty()).then(|| (link.state, link.reason.clone()))
         })
@@ -120,4 +120,38 @@ fn links_that_fail_say_why_and_disturb_nobody() {
         let lines = complaints(id);
         assert!((1..=limit).contains(&lines), "{lines} lines of the log warn of {id} in {watched:?}");
     }
+}
+
+/// Over TLS everything works as over TCP; an authority that we do not trust is refused with a reason.
+fn links_over_tls(kind: Kind) {
+    let first = Vendor::start("vendor-a", Behaviour::Good);
+    let asterisk = Asterisk::start(kind, &[&first]);
+    let stranger = Asterisk::start(kind, &[]);
+    let node = |id: &str, host: &'static str, authority: &Asterisk| {
+        let authority = authority.authority();
+        let more = format!("tls = true\ntls_ca_file = {authority:?}\ntls_server_name = \"pbx.test\"");
+        Node { host, more, ..Node::at(id, asterisk.tls_port()) }.text()
+    };
+    let nodes = [node("trusted", "127.0.0.1", &asterisk), node("stranger", "localhost", &stranger)];
+    let pointsman = Pointsman::start(&configuration(&nodes, &["vendor-a"], ""));
+    pointsman.is_in_step_with("trusted");
+    assert_eq!(asterisk.manager().global("pm_route_intl"), "vendor-a");
+    assert_eq!(call(&asterisk, "1001", Caller::Talks(50)), 200);
+    pointsman.shows("the call counted", SOON, |view| (connection(view, "vendor-a").figures.calls == 1).then_some(()));
+    let reason = pointsman.shows("the stranger refused", SOON, |view| {
+        let link = &node_view(view, "stranger").link;
+        (link.state == LinkState::Waiting && !link.reason.is_empty()).then(|| link.reason.clone())
+    });
+    println!("{kind:?}: {reason}");
+    assert!(reason.contains("certificate"), "{reason}");
+}
+
+#[test]
+fn links_over_tls_to_a_recent_asterisk() {
+    links_over_tls(Kind::Recent);
+}
+
+#[test]
+fn links_over_tls_to_asterisk_16() {
+    links_over_tls(Kind::Old);
 }

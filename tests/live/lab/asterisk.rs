@@ -51,13 +51,18 @@ pub(crate) struct Asterisk {
 impl Asterisk {
     /// Writes the configuration and starts it; returns when it is fully booted.
     pub(crate) fn start(kind: Kind, vendors: &[&Vendor]) -> Self {
+        Self::start_with(kind, vendors, "call,reporting")
+    }
+
+    /// The same with other rights for the account of pointsman.
+    pub(crate) fn start_with(kind: Kind, vendors: &[&Vendor], rights: &str) -> Self {
         let cache = std::env::var_os("POINTSMAN_CACHE").unwrap_or_else(|| "/var/cache/pointsman".into());
         let image = Path::new(&cache).join(kind.image());
         assert!(image.join("usr/sbin/asterisk").exists(), "no {}: run scripts/live-setup first", image.display());
         let folder = Folder::new(kind.image());
         let mut asterisk =
             Self { kind, folder, image, sip_port: ports::kept(), ami_port: ports::kept(), process: None };
-        asterisk.write_configuration(vendors);
+        asterisk.write_configuration(vendors, rights);
         asterisk.boot();
         asterisk
     }
@@ -82,7 +87,7 @@ impl Asterisk {
         self.folder.read("log/full").lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 
-    fn write_configuration(&self, vendors: &[&Vendor]) {
+    fn write_configuration(&self, vendors: &[&Vendor], rights: &str) {
         for folder in ["run", "log", "db", "spool", "keys"] {
             std::fs::create_dir_all(self.folder.join(folder)).unwrap();
         }
@@ -95,10 +100,9 @@ impl Asterisk {
         etc("logger.conf", "[general]\n[logfiles]\nfull => notice,warning,error,verbose\n");
         etc("http.conf", "[general]\nenabled = no\n");
         etc("rtp.conf", "[general]\nrtpstart = 10000\nrtpend = 20000\n");
-        etc("manager.conf", &format!("{}port = {}\n{MANAGER}", "[general]\nenabled = yes\n", self.ami_port));
-        let account = include_str!("../../../config/dialplan/asterisk/manager-pointsman.conf");
-        assert!(account.contains("change-this-secret"));
-        etc("manager.d/pointsman.conf", &account.replace("change-this-secret", SECRET));
+        etc("manager.conf", &manager(self.ami_port));
+        self.write_certificates();
+        etc("manager.d/pointsman.conf", &self.shipped_account(rights));
         etc("extensions-pointsman.conf", &self.shipped_dialplan());
         etc("extensions.conf", &format!("#include extensions-pointsman.conf\n{}", dialplan()));
         etc("pjsip.conf", &pjsip(self.sip_port, vendors));
@@ -114,6 +118,43 @@ impl Asterisk {
              astspooldir => /lab/spool\nastrundir => /lab/run\nastlogdir => /lab/log\n[options]\nverbose = 3\n",
             modules.unwrap_or("usr/lib/asterisk/modules"),
         )
+    }
+
+    /// The shipped account, with the changes that its comments tell to make.
+    fn shipped_account(&self, rights: &str) -> String {
+        let text = include_str!("../../../config/dialplan/asterisk/manager-pointsman.conf");
+        let change = |text: String, from: &str, to: &str| {
+            assert!(text.contains(from), "the shipped account has no {from}");
+            text.replace(from, to)
+        };
+        let text = change(text.to_owned(), "change-this-secret", SECRET);
+        let text = change(text, "write = call,reporting\n", &format!("write = {rights}\n"));
+        if self.kind == Kind::Recent { change(text, "\n;eventfilter(", "\neventfilter(") } else { text }
+    }
+
+    /// A certificate for the name `pbx.test` and the authority that it is from, for the manager interface.
+    fn write_certificates(&self) {
+        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate().unwrap();
+        self.folder.write("keys/authority.pem", &authority.self_signed(&authority_key).unwrap().pem());
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::new(authority, authority_key);
+        let certificate =
+            CertificateParams::new(vec!["pbx.test".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        self.folder.write("keys/ami.crt", &certificate.pem());
+        self.folder.write("keys/ami.key", &key.serialize_pem());
+    }
+
+    /// Where the manager interface speaks TLS.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.ami_port + 1
+    }
+
+    /// The authority that its certificate is from.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.folder.join("keys/authority.pem")
     }
 
     /// The shipped dialplan, with the change for chan_sip that its header tells to make.
@@ -243,13 +284,25 @@ noload = app_voicemail_imap.so
 noload = app_voicemail_odbc.so
 ";
 
-const MANAGER: &str = "bindaddr = 127.0.0.1
+fn manager(port: u16) -> String {
+    format!(
+        "[general]
+enabled = yes
+bindaddr = 127.0.0.1
+port = {port}
+tlsenable = yes
+tlsbindaddr = 127.0.0.1:{}
+tlscertfile = /lab/keys/ami.crt
+tlsprivatekey = /lab/keys/ami.key
 #include \"manager.d/*.conf\"
 [lab]
 secret = lab
 read = all
 write = all
-";
+",
+        port + 1
+    )
+}
 
 /// How calls come in: the first digit says what the dialplan does with the rest.
 fn dialplan() -> String {

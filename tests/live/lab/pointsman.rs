@@ -19,6 +19,7 @@ pub(crate) struct Node {
     pub(crate) host: &'static str,
     pub(crate) port: u16,
     pub(crate) password: String,
+    pub(crate) more: String,
 }
 
 impl Node {
@@ -28,17 +29,17 @@ impl Node {
     }
 
     pub(crate) fn at(id: &str, port: u16) -> Self {
-        Self { id: id.to_owned(), host: "127.0.0.1", port, password: SECRET.to_owned() }
+        Self { id: id.to_owned(), host: "127.0.0.1", port, password: SECRET.to_owned(), more: String::new() }
     }
 }
 
 impl Node {
     /// Its lines in a configuration.
     pub(crate) fn text(&self) -> String {
-        let Self { id, host, port, password } = self;
+        let Self { id, host, port, password, more } = self;
         format!(
             "[[nodes]]\nid = \"{id}\"\nkind = \"asterisk\"\naddress = \"{host}:{port}\"\nusername = \"pointsman\"\n\
-             password = \"{password}\"\n"
+             password = \"{password}\"\n{more}\n"
         )
     }
 }
