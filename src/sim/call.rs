@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::sim::pbx::{CallNo, Dialect, LegNo, Shared, Step};
+use crate::sim::pbx::{CallNo, Dialect, LegNo, Pbx, Shared, Step};
 use crate::sim::vendor::FarEnd;
 use crate::time::Timestamp;
 
@@ -207,60 +207,55 @@ pub(crate) fn start<D: Dialect>(
 ) -> oneshot::Receiver<CallReport> {
     let (done, report) = oneshot::channel();
     let now = shared.clock.now();
-    let (no, run, admitted) = shared.with(|pbx| {
-        let admitted = pbx.active_calls < shared.max_calls;
-        pbx.active_calls += usize::from(admitted);
-        (pbx.next_call(), pbx.run.clone(), admitted)
+    let begun = shared.with(|pbx| {
+        if pbx.active_calls >= shared.max_calls {
+            return None;
+        }
+        pbx.active_calls += 1;
+        let no = pbx.next_call();
+        pbx.step(now, Step::CallerIn { call: no, details: &call });
+        Some((no, pbx.hops(&call.route), pbx.run.clone()))
     });
-    if !admitted {
+    let Some((no, hops, run)) = begun else {
         // Nobody may be waiting for it.
         let _ = done.send(CallReport::default());
         return report;
-    }
-    let gives_up_at = call.patience.map(|patience| now.after(patience));
-    let shared_too = Arc::clone(shared);
-    let life = Life {
-        shared: shared_too,
-        no,
-        call,
-        now,
-        gives_up_at,
-        run: run.clone(),
-        hang_up,
-        report: CallReport::default(),
     };
-    let shared = Arc::clone(shared);
-    shared.tasks.clone().spawn(async move {
-        let report = life.run().await;
-        shared.with(|pbx| {
-            if !run.is_cancelled() {
-                pbx.active_calls = pbx.active_calls.saturating_sub(1);
-            }
-        });
+    let gives_up_at = call.patience.map(|patience| now.after(patience));
+    let report_so_far = CallReport::default();
+    let mut life = Life { shared: Arc::clone(shared), no, call, now, gives_up_at, run, hang_up, report: report_so_far };
+    shared.tasks.spawn(async move {
+        life.live(&hops).await;
+        life.happen(|pbx, _| pbx.active_calls = pbx.active_calls.saturating_sub(1));
         // Nobody may be waiting for it.
-        let _ = done.send(report);
+        let _ = done.send(life.report);
     });
     report
 }
 
 impl<D: Dialect> Life<D> {
-    async fn run(mut self) -> CallReport {
-        let hops = self.shared.with(|pbx| {
-            pbx.step(self.now, Step::CallerIn { call: self.no, details: &self.call });
-            pbx.hops(&self.call.route)
-        });
+    async fn live(&mut self, hops: &[Vec<String>]) {
         let mut last = None;
         for hop in hops {
-            match self.hop(&hop).await {
-                Hop::Over => return self.report,
+            match self.hop(hop).await {
+                Hop::Over => return,
                 Hop::Failed(end) => last = end.or(last),
             }
             if last.is_some_and(|end| !end.hunts_on()) {
                 break;
             }
         }
-        self.shared.with(|pbx| pbx.step(self.now, Step::CallerOut { call: self.no, last }));
-        self.report
+        self.step(Step::CallerOut { call: self.no, last });
+    }
+
+    /// Works on the PBX, unless that was restarted: what happens to this call then leaves no trace.
+    fn happen(&mut self, work: impl FnOnce(&mut Pbx<D>, &mut CallReport)) {
+        let Self { shared, run, report, .. } = self;
+        shared.with(|pbx| {
+            if !run.is_cancelled() {
+                work(pbx, report);
+            }
+        });
     }
 
     /// Dials the branches of one hop and waits for what comes of it.
@@ -302,18 +297,18 @@ impl<D: Dialect> Life<D> {
     }
 
     fn dial(&mut self, trunks: &[String]) -> (Vec<Flight>, Vec<(Timestamp, usize, Signal)>) {
-        let Self { shared, no, now, report, .. } = self;
+        let (no, now) = (self.no, self.now);
         let (mut flights, mut agenda) = (Vec::new(), Vec::new());
-        shared.with(|pbx| {
+        self.happen(|pbx, report| {
             for trunk in trunks {
                 let Some(behaviour) = pbx.vendor(trunk).cloned() else {
-                    pbx.step(*now, Step::NoLeg { call: *no, trunk });
+                    pbx.step(now, Step::NoLeg { call: no, trunk });
                     report.not_dialled.push(trunk.clone());
                     continue;
                 };
                 let plan = behaviour.draw(&mut pbx.rng);
                 let leg = pbx.next_leg();
-                pbx.step(*now, Step::LegOut { call: *no, leg, trunk });
+                pbx.step(now, Step::LegOut { call: no, leg, trunk });
                 let mut heard = false;
                 for (after, what) in plan.signals {
                     if what == FarEnd::Unreachable && !D::UNREACHABLE_FAILS_AT_ONCE {
@@ -328,10 +323,10 @@ impl<D: Dialect> Life<D> {
                 report.legs.push(Leg {
                     trunk: trunk.clone(),
                     id: pbx.dialect.leg_id(leg),
-                    placed_at: *now,
+                    placed_at: now,
                     sign_at: None,
                     answered_at: None,
-                    ended_at: *now,
+                    ended_at: now,
                     end: End::Vanished,
                 });
                 flights.push(Flight {
@@ -363,8 +358,9 @@ impl<D: Dialect> Life<D> {
         woken
     }
 
-    fn step(&self, step: Step<'_>) {
-        self.shared.with(|pbx| pbx.step(self.now, step));
+    fn step(&mut self, step: Step<'_>) {
+        let now = self.now;
+        self.happen(|pbx, _| pbx.step(now, step));
     }
 
     fn sign(&mut self, flight: &Flight, media: bool) {

@@ -173,6 +173,18 @@ impl Handle {
         self.control.active_calls()
     }
 
+    /// Legs to vendors that are up.
+    #[must_use]
+    pub fn active_legs(&self) -> usize {
+        self.control.active_legs()
+    }
+
+    /// Calls placed since the start.
+    #[must_use]
+    pub fn calls_placed(&self) -> u64 {
+        self.control.calls_placed()
+    }
+
     /// A copy of the book of what was sent and asked.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
@@ -237,6 +249,8 @@ trait Control: Send + Sync {
     fn set_variable(&self, name: &str, value: &str);
     fn set_load(&self, idle_cpu: f64, load_average: f64);
     fn active_calls(&self) -> usize;
+    fn active_legs(&self) -> usize;
+    fn calls_placed(&self) -> u64;
     fn ledger(&self) -> Ledger;
     fn changes(&self) -> watch::Receiver<u64>;
     fn listeners(&self) -> Vec<mpsc::Sender<Bytes>>;
@@ -293,6 +307,14 @@ impl<D: Dialect> Control for Shared<D> {
 
     fn active_calls(&self) -> usize {
         self.peek(|pbx| pbx.active_calls)
+    }
+
+    fn active_legs(&self) -> usize {
+        self.peek(|pbx| pbx.dialect.active_legs())
+    }
+
+    fn calls_placed(&self) -> u64 {
+        self.peek(Pbx::calls_placed)
     }
 
     fn ledger(&self) -> Ledger {

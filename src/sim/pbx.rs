@@ -112,6 +112,8 @@ pub(crate) trait Dialect: Sized + Send + 'static {
     fn order(variables: &BTreeMap<String, String>, prefix: &str, map: &str) -> Vec<String>;
     /// What the PBX calls a leg.
     fn leg_id(&self, leg: LegNo) -> String;
+    /// Legs to vendors that are up.
+    fn active_legs(&self) -> usize;
     /// The beginning of a frame of `bytes` bytes.
     fn huge_frame(bytes: u64) -> Vec<u8>;
     /// The last words before a restart.
@@ -231,6 +233,10 @@ impl<D: Dialect> Pbx<D> {
 
     pub(crate) fn next_call(&mut self) -> CallNo {
         self.next_call += 1;
+        self.next_call
+    }
+
+    pub(crate) fn calls_placed(&self) -> u64 {
         self.next_call
     }
 

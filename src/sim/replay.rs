@@ -32,12 +32,16 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 impl Recording {
     /// From the bytes of a socket, from its very first one or from anywhere between two frames.
     #[must_use]
-    pub fn new(kind: PbxKind, stream: Bytes) -> Self {
+    pub fn new(kind: PbxKind, stream: &Bytes) -> Self {
         let start = match kind {
             // An event's frame begins with its length; everything before the first is the login.
-            PbxKind::FreeSwitch => find(&stream, b"Content-Type: text/event-")
+            PbxKind::FreeSwitch => find(stream, b"Content-Type: text/event-")
                 .and_then(|at| stream[..at].windows(16).rposition(|at| at == b"Content-Length: ")),
-            PbxKind::Asterisk => find(&stream, b"Event: "),
+            // The FullyBooted that answers a login would mean a restart in mid-stream.
+            PbxKind::Asterisk => find(stream, b"Event: ").map(|at| match find(&stream[at..], b"\r\n\r\n") {
+                Some(end) if stream[at..].starts_with(b"Event: FullyBooted\r\n") => at + end + 4,
+                _ => at,
+            }),
         };
         Self { kind, events: stream.slice(start.unwrap_or(0)..) }
     }
@@ -101,12 +105,12 @@ mod tests {
         let stream = b"Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK accepted\n\n\
                        Content-Length: 22\nContent-Type: text/event-plain\n\nCore-UUID: abc\n"
             .as_slice();
-        let recording = Recording::new(PbxKind::FreeSwitch, Bytes::from_static(stream));
+        let recording = Recording::new(PbxKind::FreeSwitch, &Bytes::from_static(stream));
         assert!(recording.events.starts_with(b"Content-Length: 22"));
         assert_eq!(recording.core_uuid().as_deref(), Some("abc"));
 
-        let stream = b"Asterisk Call Manager/11.0.0\r\nResponse: Success\r\n\r\nEvent: FullyBooted\r\n\r\n".as_slice();
-        let recording = Recording::new(PbxKind::Asterisk, Bytes::from_static(stream));
-        assert!(recording.events.starts_with(b"Event: FullyBooted"));
+        let stream = b"Asterisk Call Manager/11.0.0\r\nResponse: Success\r\n\r\nEvent: FullyBooted\r\n\r\nEvent: Newchannel\r\n\r\n";
+        let recording = Recording::new(PbxKind::Asterisk, &Bytes::from_static(stream));
+        assert!(recording.events.starts_with(b"Event: Newchannel"));
     }
 }

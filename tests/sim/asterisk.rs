@@ -1,5 +1,7 @@
 //! The simulated Asterisk.
 
+use std::time::Duration;
+
 use pointsman::sim::asterisk::Version;
 use pointsman::sim::vendor::Fate;
 use pointsman::sim::{Behaviour, Call, Route, Span};
@@ -109,7 +111,7 @@ async fn our_own_ends_have_made_up_causes() {
             hangup.get("TechCause").map(str::to_owned),
         )
     };
-    let short = |trunk| Call { ring_timeout: std::time::Duration::from_secs(4), ..to(&[trunk]) };
+    let short = |trunk| Call { ring_timeout: Duration::from_secs(4), ..to(&[trunk]) };
     for trunk in ["rings", "dead"] {
         drop(pbx.place_call(short(trunk)));
         let frames = events(&mut client).await;
@@ -117,7 +119,7 @@ async fn our_own_ends_have_made_up_causes() {
         assert_eq!(frames.iter().any(|frame| frame.event() == Some("DialState")), trunk == "rings");
         assert!(frames.iter().all(|frame| frame.event() != Some("HangupRequest")));
     }
-    drop(pbx.place_call(Call { patience: Some(std::time::Duration::from_secs(2)), ..to(&["rings"]) }));
+    drop(pbx.place_call(Call { patience: Some(Duration::from_secs(2)), ..to(&["rings"]) }));
     let frames = events(&mut client).await;
     assert_eq!(end_of(&frames), ("CANCEL".into(), "127".into(), Some("500".into())));
 }
@@ -145,7 +147,7 @@ async fn the_dialplan_follows_the_variables() {
 #[tokio::test]
 async fn the_database_and_the_lists_work() {
     let (pbx, _tasks) = asterisk(Version::V22).await;
-    pbx.set_vendor("good", Behaviour::good().talking(Span::Exactly(std::time::Duration::from_hours(1))));
+    pbx.set_vendor("good", Behaviour::good().talking(Span::Exactly(Duration::from_hours(1))));
     let mut client = Client::ami_session(pbx.address(), "off").await;
     let entry = "Family: pm\r\nKey: k";
     let message = |frame: &Frame| frame.get("Message").unwrap_or_default().to_owned();

@@ -200,8 +200,13 @@ impl Client {
 
 /// A FreeSWITCH with a heartbeat that does not disturb.
 pub(crate) async fn freeswitch() -> (Handle, Tasks) {
+    beating_freeswitch(Duration::from_hours(1)).await
+}
+
+/// A FreeSWITCH with this heartbeat.
+pub(crate) async fn beating_freeswitch(heartbeat: Duration) -> (Handle, Tasks) {
     let tasks = Tasks::new();
-    let options = freeswitch::Options { heartbeat: Duration::from_hours(1), ..freeswitch::Options::default() };
+    let options = freeswitch::Options { heartbeat, ..freeswitch::Options::default() };
     let handle = freeswitch::Server::start(options, Clock::running_at(RATE), &tasks).await.unwrap();
     (handle, tasks)
 }

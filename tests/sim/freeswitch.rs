@@ -1,10 +1,12 @@
 //! The simulated FreeSWITCH.
 
+use std::time::Duration;
+
 use pointsman::sim::call::{End, Side};
 use pointsman::sim::vendor::Fate;
 use pointsman::sim::{Behaviour, Call, Route, Span};
 
-use crate::client::{Client, Frame, freeswitch};
+use crate::client::{Client, Frame, beating_freeswitch, freeswitch};
 
 const LEG_EVENTS: &str = "event plain CHANNEL_CREATE CHANNEL_PROGRESS CHANNEL_PROGRESS_MEDIA CHANNEL_ANSWER CHANNEL_BRIDGE \
                           CHANNEL_UNBRIDGE CHANNEL_HANGUP CHANNEL_HANGUP_COMPLETE CHANNEL_DESTROY";
@@ -26,7 +28,7 @@ async fn events(client: &mut Client) -> Vec<Frame> {
     }
 }
 
-fn seen<'a>(frames: &'a [Frame]) -> Vec<(&'a str, &'a str)> {
+fn seen(frames: &[Frame]) -> Vec<(&str, &str)> {
     frames.iter().map(|frame| (frame.event().unwrap(), frame.get("Call-Direction").unwrap())).collect()
 }
 
@@ -109,11 +111,11 @@ async fn our_own_ends_are_cancels() {
         assert_eq!(event["variable_sip_invite_failure_status"], "487");
         assert_eq!(event.get("variable_sip_term_status"), None);
     };
-    let short = Call { ring_timeout: std::time::Duration::from_secs(4), ..to(&["rings", "quick"]) };
+    let short = Call { ring_timeout: Duration::from_secs(4), ..to(&["rings", "quick"]) };
     assert_eq!(pbx.place_call(short).report().await.trunks(), ["rings"], "somebody was called already");
     ended(&mut client, "NO_ANSWER").await;
 
-    let impatient = Call { patience: Some(std::time::Duration::from_secs(2)), ..to(&["rings"]) };
+    let impatient = Call { patience: Some(Duration::from_secs(2)), ..to(&["rings"]) };
     assert_eq!(pbx.place_call(impatient).report().await.legs[0].end, End::CallerGone);
     ended(&mut client, "ORIGINATOR_CANCEL").await;
 
@@ -182,7 +184,7 @@ async fn global_variables_have_their_quirks() {
 #[tokio::test]
 async fn snapshots_show_what_is_up() {
     let (pbx, _tasks) = freeswitch().await;
-    pbx.set_vendor("good", Behaviour::good().talking(Span::Exactly(std::time::Duration::from_hours(1))));
+    pbx.set_vendor("good", Behaviour::good().talking(Span::Exactly(Duration::from_hours(1))));
     let mut client = Client::esl_session(pbx.address(), &["event plain CHANNEL_BRIDGE"]).await;
     assert_eq!(client.api("show channels as json").await, "{\"row_count\": 0}\n");
     let call = pbx.place_call(to(&["good"]));
@@ -202,14 +204,7 @@ async fn snapshots_show_what_is_up() {
 
 #[tokio::test]
 async fn heartbeats_balance_with_destroys() {
-    let tasks = pointsman::tasks::Tasks::new();
-    let options = pointsman::sim::freeswitch::Options {
-        heartbeat: std::time::Duration::from_secs(2),
-        ..pointsman::sim::freeswitch::Options::default()
-    };
-    let pbx = pointsman::sim::freeswitch::Server::start(options, pointsman::clock::Clock::running_at(20), &tasks)
-        .await
-        .unwrap();
+    let (pbx, _tasks) = beating_freeswitch(Duration::from_secs(2)).await;
     pbx.set_vendor("good", Behaviour::good());
     let mut client = Client::esl_session(pbx.address(), &["event plain HEARTBEAT CHANNEL_DESTROY"]).await;
     let gone = |frame: &Frame| -> u64 {

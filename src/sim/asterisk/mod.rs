@@ -553,6 +553,10 @@ impl Dialect for Asterisk {
         self.legs.get(&leg).map(|(_, channel)| channel.unique_id.clone()).unwrap_or_default()
     }
 
+    fn active_legs(&self) -> usize {
+        self.legs.len()
+    }
+
     fn huge_frame(_bytes: u64) -> Vec<u8> {
         b"Event: UserEvent\r\nPrivilege: user,all\r\nFiller: ".to_vec()
     }
@@ -570,6 +574,3 @@ impl Dialect for Asterisk {
         self.legs.clear();
     }
 }
-
-#[cfg(test)]
-mod tests;

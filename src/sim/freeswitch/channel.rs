@@ -146,6 +146,7 @@ pub(super) struct Channel {
 }
 
 /// What tells two SIP dialogues apart.
+#[derive(Clone, Debug)]
 pub(super) struct Dialogue {
     /// Number of the session, as in `variable_session_id`.
     pub(super) session: u64,
@@ -316,7 +317,6 @@ impl Channel {
         v.set("sip_call_id", format!("{token}-671f-1240-808a-0e5431606ac7"));
         if let Some(media_port) = media_port {
             v.set("switch_r_sdp", sdp(media_port));
-            v.set("endpoint_disposition", "EARLY MEDIA");
         }
     }
 
@@ -335,12 +335,16 @@ impl Channel {
         v.set("rtp_local_sdp_str", sdp(media_port));
     }
 
-    /// The caller sent BYE, and with it the head of a SIP request.
+    /// This side sent BYE, and with it the head of a SIP request.
     pub(super) fn heard_bye(&mut self, role: &'static str) {
         let v = &mut self.variables;
-        for name in ["sip_call_id", "sip_from_tag", "sip_full_via", "sip_from_display", "sip_full_from"] {
+        if v.get("sip_to_tag").is_none() {
+            v.set("sip_to_tag", "3KHS05a7Q3ZUB");
+        }
+        v.set("sip_cseq", "1");
+        let head = ["sip_to_tag", "sip_from_tag", "sip_cseq", "sip_call_id", "sip_full_via", "sip_from_display"];
+        for name in head.into_iter().chain(["sip_full_from", "sip_full_to"]) {
             if let Some(value) = v.get(name).cloned() {
-                v.remove(name);
                 v.set(name, value);
             }
         }
@@ -350,12 +354,19 @@ impl Channel {
         v.set("last_bridge_role", role);
     }
 
-    /// Bridged with another channel.
-    pub(super) fn bridged(&mut self, at: Timestamp, peer: &Profile, shown: (&[u8], &str)) {
+    /// Bridged with another channel; where media flow before the answer, from that port of the far end.
+    pub(super) fn bridged(&mut self, at: Timestamp, peer: &Profile, shown: (&[u8], &str), remote_media: Option<u16>) {
         self.profile.times.bridged = at;
         let uuid = peer.uuid.as_str();
         let v = &mut self.variables;
+        if let Some(port) = remote_media {
+            v.set("remote_media_ip", HOST);
+            v.set("remote_media_port", port.to_string());
+        }
         v.set("signal_bridge_to", uuid);
+        if self.profile.outbound {
+            v.set("call_uuid", self.call_uuid.as_str());
+        }
         v.set("signal_bridge", "true");
         v.set("last_sent_callee_id_name", shown.0.to_vec());
         v.set("last_sent_callee_id_number", shown.1);
@@ -438,8 +449,7 @@ impl Channel {
         (self.state, self.call_state, self.state_number) = ("CS_REPORTING", "HANGUP", 11);
         let times = self.profile.times;
         let never = Timestamp::default();
-        let said_bye = matches!(self.disposition, Some("recv_bye"));
-        if said_bye {
+        if self.disposition == Some("recv_bye") {
             self.variables.set("sip_hangup_disposition", "recv_bye");
         }
         let v = &mut self.variables;
@@ -491,7 +501,9 @@ impl Channel {
         caller_id.extend_from_slice(format!("\" <{}>", self.profile.number).as_bytes());
         v.set("caller_id", caller_id);
         self.durations(at);
-        if let Some(disposition) = self.disposition.filter(|_| !said_bye) {
+        if let Some(disposition) = self.disposition
+            && self.variables.get("sip_hangup_disposition").is_none()
+        {
             self.variables.set("sip_hangup_disposition", disposition);
         }
     }

@@ -147,12 +147,6 @@ impl Event {
         out.push(b'}');
         out
     }
-
-    /// The names of the fields, in order.
-    #[cfg(test)]
-    pub(crate) fn names(&self) -> Vec<&str> {
-        self.fields.iter().map(|(name, _)| name.as_ref()).collect()
-    }
 }
 
 fn frame(content_type: &str, inner: &[u8]) -> Vec<u8> {

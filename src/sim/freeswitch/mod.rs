@@ -91,6 +91,7 @@ struct Sessions {
 struct Leg {
     uuid: String,
     port: u16,
+    dialogue: Dialogue,
 }
 
 /// The switch behind the event socket.
@@ -263,7 +264,7 @@ impl FreeSwitch {
         };
         let channel = Channel::outbound(profile, a, gateway, port, &dialogue);
         self.channels.insert(uuid.clone(), channel);
-        self.legs.insert(leg, Leg { uuid: uuid.clone(), port });
+        self.legs.insert(leg, Leg { uuid: uuid.clone(), port, dialogue });
 
         self.reshape(&uuid, |b| (b.state, b.state_number, b.call_uuid) = ("CS_NONE", 1, b.profile.uuid.clone()));
         self.tell(stage, "CHANNEL_OUTGOING", OUTGOING, &uuid);
@@ -324,9 +325,8 @@ impl FreeSwitch {
     }
 
     fn sign(&mut self, stage: &mut Stage<'_>, leg: LegNo, media: bool) {
-        let Some(Leg { uuid, port }) = self.legs.get(&leg).cloned() else { return };
+        let Some(Leg { uuid, port, dialogue }) = self.legs.get(&leg).cloned() else { return };
         let at = stage.at;
-        let dialogue = self.dialogue();
         let media_port = media.then_some(30_000 + port % 1000);
         self.reshape(&uuid, |b| {
             b.heard_of(port, &dialogue, media_port);
@@ -338,6 +338,7 @@ impl FreeSwitch {
             }
             if media {
                 b.answer_state = "early";
+                b.variables.set("endpoint_disposition", "EARLY MEDIA");
             }
         });
         let (name, origin) = if media { ("CHANNEL_PROGRESS_MEDIA", MEDIA) } else { ("CHANNEL_PROGRESS", RING_READY) };
@@ -364,26 +365,26 @@ impl FreeSwitch {
         self.tell(stage, name, origin, &a_uuid);
         if media {
             self.reshape(&a_uuid, |a| a.call_state = "EARLY");
-            self.bridge(stage, &a_uuid, &uuid);
+            self.bridge(stage, &a_uuid, &uuid, media_port);
         }
     }
 
-    fn bridge(&mut self, stage: &mut Stage<'_>, a_uuid: &str, b_uuid: &str) {
+    /// `early`: the port from which the far end's media come, where it has not answered yet.
+    fn bridge(&mut self, stage: &mut Stage<'_>, a_uuid: &str, b_uuid: &str, early: Option<u16>) {
         let (Some(a), Some(b)) = (self.channels.get(a_uuid), self.channels.get(b_uuid)) else { return };
         let (a_profile, b_profile) = (a.profile.clone(), b.profile.clone());
         let at = stage.at;
-        let answered = b_profile.times.answered != Timestamp::default();
         self.reshape(a_uuid, |a| {
             let number = a_profile.destination.clone();
             a.profile.callee = Some(number.clone());
             (a.state, a.state_number) = ("CS_HIBERNATE", 8);
-            if answered {
+            if early.is_none() {
                 a.variables.set("endpoint_disposition", "ANSWER");
             }
             a.variables.remove("originate_signal_bond");
             a.variables.append("originate_causes", format!("{b_uuid};NONE"));
             a.variables.set("signal_bond", b_uuid);
-            a.bridged(at, &b_profile, (b"Outbound Call", &number));
+            a.bridged(at, &b_profile, (b"Outbound Call", &number), None);
             a.other = Some(("originatee", b_profile.clone()));
         });
         let (a_text, b_text) = (a_uuid.to_owned(), b_uuid.to_owned());
@@ -393,25 +394,25 @@ impl FreeSwitch {
         });
         self.reshape(b_uuid, |b| {
             (b.state, b.state_number) = ("CS_HIBERNATE", 8);
-            if answered {
+            if early.is_none() {
                 b.variables.set("endpoint_disposition", "ANSWER");
             }
-            b.bridged(at, &a_profile, (&a_profile.name, &a_profile.number));
+            b.bridged(at, &a_profile, (&a_profile.name, &a_profile.number), early);
         });
     }
 
     fn answered(&mut self, stage: &mut Stage<'_>, call: CallNo, leg: LegNo, losers: &[LegNo]) {
-        let Some(Leg { uuid, port }) = self.legs.get(&leg).cloned() else { return };
+        let Some(Leg { uuid, port, dialogue }) = self.legs.get(&leg).cloned() else { return };
         let Some(a_uuid) = self.callers.get(&call).cloned() else { return };
-        let dialogue = self.dialogue();
         let (at, media_port) = (stage.at, 30_000 + port % 1000);
         let bridged_before = self.channels.get(&a_uuid).is_some_and(|a| a.state == "CS_HIBERNATE");
         self.reshape(&uuid, |b| {
-            let heard = b.profile.times.progress != Timestamp::default() || bridged_before;
-            if !heard {
-                b.heard_of(port, &dialogue, None);
-            }
-            if !bridged_before {
+            if bridged_before {
+                b.heard_of(port, &dialogue, Some(media_port));
+            } else {
+                if b.profile.times.progress == Timestamp::default() {
+                    b.heard_of(port, &dialogue, None);
+                }
                 b.media_agreed(media_port);
             }
             b.profile.times.answered = at;
@@ -444,7 +445,7 @@ impl FreeSwitch {
                 self.reshape(uuid, |channel| channel.variables.set("endpoint_disposition", "ANSWER"));
             }
         } else {
-            self.bridge(stage, &a_uuid, &uuid);
+            self.bridge(stage, &a_uuid, &uuid, None);
         }
         for loser in losers {
             self.reshape_leg(*loser, |b| b.variables.set("call_completed_elsewhere", "true"));
@@ -507,8 +508,7 @@ impl FreeSwitch {
 
     /// A leg ends while the caller waits.
     fn leg_failed(&mut self, stage: &mut Stage<'_>, leg: LegNo, end: End) {
-        let Some(Leg { uuid, port }) = self.legs.get(&leg).cloned() else { return };
-        let dialogue = self.dialogue();
+        let Some(Leg { uuid, port, dialogue }) = self.legs.get(&leg).cloned() else { return };
         let (cause, status) = (cause::of_end(end), cause::status(end));
         self.reshape(&uuid, |b| match status {
             Some(status) => b.refused(status, cause, port, end != End::Refused(status), &dialogue),
@@ -689,6 +689,10 @@ impl Dialect for FreeSwitch {
         self.legs.get(&leg).map(|leg| leg.uuid.clone()).unwrap_or_default()
     }
 
+    fn active_legs(&self) -> usize {
+        self.legs.len()
+    }
+
     fn huge_frame(bytes: u64) -> Vec<u8> {
         format!("Content-Length: {bytes}\nContent-Type: text/event-plain\n\n").into_bytes()
     }
@@ -706,6 +710,3 @@ impl Dialect for FreeSwitch {
         self.legs.clear();
     }
 }
-
-#[cfg(test)]
-mod tests;
