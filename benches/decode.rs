@@ -66,7 +66,7 @@ fn decode(c: &mut Criterion) {
             });
         });
         group.bench_function("attempts", |b| {
-            b.iter_batched(|| (), |()| attempts(kind, &bytes), BatchSize::PerIteration)
+            b.iter_batched(|| (), |()| attempts(kind, &bytes), BatchSize::PerIteration);
         });
         group.finish();
     }
