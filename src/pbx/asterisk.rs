@@ -116,6 +116,8 @@ pub const STATE_DOWN: u8 = 0;
 pub const STATE_RESERVED: u8 = 1;
 /// ChannelState of a leg that is being dialled.
 pub const STATE_DIALING: u8 = 3;
+/// ChannelState of a leg that came in and rings here.
+pub const STATE_RING: u8 = 4;
 /// ChannelState of a leg at whose far end it rings.
 pub const STATE_RINGING: u8 = 5;
 /// ChannelState of an answered leg.
@@ -216,7 +218,11 @@ fn change(name: &[u8], message: &AmiMessage) -> Result<Option<AstChange>, Damage
     let leg = |prefix: &str| find(&blocks, prefix).map(|block| block.leg()).ok_or(Damaged);
     let known = |change: AstChange| Ok(Some(change));
     match name {
-        b"Newchannel" => leg("")?.map_or(Ok(None), |leg| known(AstChange::Created(leg))),
+        b"Newchannel" => {
+            let new = leg("")?.map(AstChange::Created);
+            // A stand-in for a channel that is being taken over belongs to a leg that was there before.
+            Ok(new.filter(|_| !message.header("Channel").is_some_and(is_stand_in)))
+        }
         b"Newstate" | b"BridgeEnter" | b"BridgeLeave" => leg("")?.map_or(Ok(None), |leg| known(AstChange::State(leg))),
         b"DialBegin" => Ok(leg("Dest")?.map(|dest| dial_begin(message, &blocks, dest))),
         b"DialState" => {
@@ -366,14 +372,21 @@ impl Block<'_> {
     }
 }
 
+/// What stands before the name of a channel whose place another one takes.
+const WRAPPERS: [&[u8]; 5] = [b"Surrogate/", b"AsyncGoto/", b"Parked/", b"Transfered/", b"Bridge/"];
+
+fn is_stand_in(channel: &[u8]) -> bool {
+    WRAPPERS.iter().any(|wrapper| channel.starts_with(wrapper))
+}
+
 /// A channel's name without the marks and wrappers of a masquerade.
 fn bare_channel(name: &[u8]) -> &[u8] {
     let mut name = name;
-    for mark in ["<ZOMBIE>", "<MASQ>"] {
-        name = name.strip_suffix(mark.as_bytes()).unwrap_or(name);
+    for mark in [&b"<ZOMBIE>"[..], b"<MASQ>"] {
+        name = name.strip_suffix(mark).unwrap_or(name);
     }
-    for wrapper in ["Surrogate/", "AsyncGoto/", "Parked/", "Transfered/", "Bridge/"] {
-        name = name.strip_prefix(wrapper.as_bytes()).unwrap_or(name);
+    for wrapper in WRAPPERS {
+        name = name.strip_prefix(wrapper).unwrap_or(name);
     }
     name
 }

@@ -252,6 +252,8 @@ const LEGS: &[(&str, &str, &str)] = &[
     ("L1", "Local/7@out-00000001;1", "1.5"),
     ("L2", "Local/7@out-00000001;2", "1.6"),
     ("P", "PJSIP/picker-00000007", "1.7"),
+    ("D", "DAHDI/i1/5551-3", "1.8"),
+    ("X", "Surrogate/PJSIP/t-00000002", "1.9"),
 ];
 
 /// Writes messages in a notation: `seconds Event leg [words]`, `seconds Event caller>leg [words]`.
@@ -672,6 +674,22 @@ const STREAMS: &[(&str, &str, &[&str])] = &[
         "0 Newchannel T
          0 Hangup T 20",
         &["t not_sent -/0"],
+    ),
+    (
+        "a line that is reserved before it rings came in",
+        "0 Newchannel D
+         0.1 Newstate D 4
+         1 Hangup D 16",
+        &[],
+    ),
+    (
+        "a stand-in is no leg",
+        "0 DialBegin C>T
+         1 Newstate T 6
+         2 Newchannel X
+         2 Hangup X 16
+         3 Hangup T 16",
+        &["t answered 1000/2000"],
     ),
     (
         "a sign that overtakes the beginning",

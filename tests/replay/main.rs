@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be unwrapped fails the test")]
 
+mod cli;
 mod damage;
 mod recordings;

@@ -17,7 +17,7 @@ const RECORDINGS: &[(Kind, &str)] = &[
     (Kind::Ami, "ami/asterisk16-load"),
 ];
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 

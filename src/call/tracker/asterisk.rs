@@ -17,7 +17,8 @@ use crate::call::tracker::legs::{End, Leg, LegSet};
 use crate::call::tracker::{LiveLeg, Step};
 use crate::ids::LegId;
 use crate::pbx::asterisk::{
-    AstChange, AstEvent, AstLeg, DialStatus, STATE_DIALING, STATE_DOWN, STATE_RESERVED, STATE_RINGING, STATE_UP,
+    AstChange, AstEvent, AstLeg, DialStatus, STATE_DIALING, STATE_DOWN, STATE_RESERVED, STATE_RING, STATE_RINGING,
+    STATE_UP,
 };
 use crate::pbx::event::{PbxEvent, Snapshot};
 use crate::time::Timestamp;
@@ -175,8 +176,11 @@ impl Legs {
                 self.dial_begin(dest, caller.as_ref(), number.as_ref(), at, step);
             }
             AstChange::State(seen) => {
-                if let Some(leg) = self.alive(seen, step) {
-                    note_state(leg, seen, at, step);
+                let Some(leg) = self.alive(seen, step) else { return };
+                note_state(leg, seen, at, step);
+                if seen.state == STATE_RING && !leg.own.sent {
+                    // It came in: some lines are reserved (DAHDI) before they ring.
+                    self.set.close(&seen.leg, step.now);
                 }
             }
             AstChange::DialState { dest, rings } => {
@@ -349,7 +353,8 @@ impl Legs {
 
     /// Closes a leg whose end is believed.
     fn believe(&mut self, id: &LegId, step: &mut Step<'_>) {
-        let lost_race = self.another_won(id);
+        let left_alone = |own: &Own| own.refusal.is_none() && own.dial_end.is_none();
+        let lost_race = self.set.get(id).is_some_and(|leg| left_alone(&leg.own)) && self.another_won(id);
         let Some(mut leg) = self.set.close(id, step.now) else { return };
         let Some(held) = leg.own.held.take() else { return };
         if leg.adopted {
@@ -472,8 +477,7 @@ fn ended_by(leg: &Own, cause: u16, another_won: bool) -> (EndedBy, u16) {
     if leg.forwarded || redirected {
         return (EndedBy::Redirect, cause);
     }
-    let left_alone = refused.is_none() && leg.dial_end.is_none();
-    if leg.race_lost || cause == ANSWERED_ELSEWHERE || left_alone && another_won {
+    if leg.race_lost || cause == ANSWERED_ELSEWHERE || another_won {
         return (EndedBy::Race, cause);
     }
     if let Some(refusal) = refused {
