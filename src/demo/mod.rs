@@ -1,6 +1,6 @@
 //! `pointsman demo`: the whole program over simulated switches, told in words.
 //!
-//! [`script`] holds the cast and the plot, [`stage`] the simulated switches that play it, [`narrator`] turns what the
+//! `script` holds the cast and the plot, `stage` the simulated switches that play it, `narrator` turns what the
 //! program publishes into lines, and [`screen`] prints them. Nothing here takes part in a decision: the program reads a
 //! configuration file, connects to the switches over their real protocols, judges, and writes their variables, as it
 //! would anywhere; only its clock runs faster.

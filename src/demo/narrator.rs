@@ -281,7 +281,8 @@ fn times(count: usize, what: &str) -> String {
 }
 
 fn software(node: &NodeView) -> String {
-    let software = node.link.software.as_str();
+    // What follows these names the build.
+    let software = node.link.software.split(['+', '~']).next().unwrap_or_default();
     let software = if software.is_empty() { "events flow" } else { software };
     format!("{software}, {} variables to keep right", node.variables.desired)
 }
@@ -333,4 +334,151 @@ fn node_in_short(node: &NodeView) -> String {
         variables.desired.saturating_sub(variables.pending),
         variables.desired,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::view::{LinkView, VariablesView};
+    use crate::ids::{MapId, NodeId, QualityKey};
+    use crate::pbx::PbxKind;
+    use crate::quality::machine::{Change, Reason};
+    use crate::quality::settings::Settings;
+    use crate::quality::window::{Epoch, Figures};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(1_000_000 + secs)
+    }
+
+    fn ids(names: &[&str]) -> Vec<ConnectionId> {
+        names.iter().map(|name| ConnectionId::new(name).unwrap()).collect()
+    }
+
+    fn view(secs: i64, tried: &[&str], blocked: &[&str]) -> View {
+        let map = MapView {
+            id: MapId::new("intl").unwrap(),
+            prefixes: vec!["00".into()],
+            hunt_order: ids(tried),
+            blocked: ids(blocked),
+        };
+        View { maps: vec![map], ..View::empty(at(secs)) }
+    }
+
+    fn texts(lines: &[Line]) -> Vec<&str> {
+        lines.iter().map(|line| line.text.as_str()).collect()
+    }
+
+    fn change(secs: i64, from: State, to: State, words: &str) -> ChangeView {
+        let figures = Figures::default();
+        ChangeView {
+            key: QualityKey::connection(ConnectionId::new("vendor-a").unwrap()),
+            change: Change { at: at(secs), from, to, reason: Reason::Asr, epoch: Epoch(1), figures },
+            words: words.into(),
+        }
+    }
+
+    #[test]
+    fn orders_are_told_when_they_change() {
+        let mut narrator = Narrator::new(at(0));
+        let usual = view(0, &["a", "b", "c"], &[]);
+        assert_eq!(texts(&narrator.picture(&usual)), ["calls of intl try a, then b, then c"]);
+        assert_eq!(narrator.picture(&usual), []);
+        assert_eq!(
+            texts(&narrator.picture(&view(1, &["b", "c", "a"], &[]))),
+            ["calls of intl now try b first, then c, then a"]
+        );
+        assert_eq!(
+            texts(&narrator.picture(&view(2, &["a", "c"], &["b"]))),
+            ["calls of intl now try a first, then c; without b"]
+        );
+        assert_eq!(texts(&narrator.picture(&usual)), ["calls of intl try a first again, then b, then c"]);
+        assert_eq!(
+            texts(&narrator.picture(&view(3, &[], &["a", "b", "c"]))),
+            ["calls of intl now try nobody first; without a, b, c"]
+        );
+    }
+
+    #[test]
+    fn links_and_restarts_are_told_once() {
+        let mut narrator = Narrator::new(at(0));
+        let mut node = NodeView {
+            id: NodeId::new("n").unwrap(),
+            kind: PbxKind::FreeSwitch,
+            address: String::new(),
+            link: LinkView { state: LinkState::Up, software: "FreeSWITCH 1.11+git~x".into(), ..LinkView::default() },
+            active_calls: 0,
+            variables: VariablesView { desired: 7, ..VariablesView::default() },
+        };
+        let mut tell = |node: &NodeView| {
+            let lines = narrator.picture(&View { nodes: vec![node.clone()], ..View::empty(at(1)) });
+            texts(&lines).join("|")
+        };
+        assert_eq!(tell(&node), "n: linked, FreeSWITCH 1.11, 7 variables to keep right");
+        assert_eq!(tell(&node), "");
+        (node.link.state, node.link.reason) = (LinkState::Waiting, "refused".into());
+        assert_eq!(tell(&node), "n: the link is gone: refused");
+        (node.link.state, node.link.restarts, node.variables.pending) = (LinkState::Up, 1, 7);
+        assert_eq!(tell(&node), "n: it was restarted; all its variables are written again");
+        assert_eq!(tell(&node), "");
+        node.variables.pending = 0;
+        assert_eq!(tell(&node), "n: its 7 variables are back");
+        assert_eq!(tell(&node), "");
+    }
+
+    #[test]
+    fn a_batch_is_followed_in_steps_and_never_after_its_verdict() {
+        let mut narrator = Narrator::new(at(0));
+        narrator.change(&change(10, State::Bad, State::Retry, "back in its usual place"));
+        let mut connection = ConnectionView {
+            key: QualityKey::connection(ConnectionId::new("vendor-a").unwrap()),
+            customer: None,
+            monitored: true,
+            state: State::Retry,
+            since: at(10),
+            action: BadQualityAction::MakeLast,
+            words: String::new(),
+            figures: Figures::default(),
+            settings: Settings::default(),
+            batch_done: Some(0),
+            retry_at: None,
+            active_calls: 0,
+        };
+        let mut told = Vec::new();
+        for (secs, done) in [(11, 1), (12, 3), (13, 4), (14, 9), (15, 10)] {
+            connection.batch_done = Some(done);
+            told.extend(narrator.picture(&View { connections: vec![connection.clone()], ..View::empty(at(secs)) }));
+        }
+        assert_eq!(texts(&told), ["vendor-a: retry batch 3 of 10", "vendor-a: retry batch 9 of 10"]);
+        let line = narrator.change(&change(16, State::Retry, State::Good, "recovered: ASR 70.0 %"));
+        assert_eq!((line.kind, line.text.as_str()), (Kind::Recovered, "vendor-a: recovered: ASR 70.0 %"));
+        connection.batch_done = Some(9);
+        let late = View { connections: vec![connection], ..View::empty(at(15)) };
+        assert_eq!(narrator.picture(&late), [], "a picture from before the verdict");
+    }
+
+    #[test]
+    fn the_summary_has_every_verdict() {
+        let mut narrator = Narrator::new(at(0));
+        narrator.change(&change(65, State::Good, State::Bad, "lowered: ASR 25.0 % under 40 % over 20 calls"));
+        assert!(!narrator.saw_everything());
+        narrator.change(&change(185, State::Bad, State::Retry, "back in its usual place"));
+        narrator.change(&change(300, State::Retry, State::Good, "recovered: ASR 70.0 %"));
+        assert!(narrator.saw_everything());
+        let lines = narrator.summary(at(600), 1234, 30);
+        assert_eq!(
+            texts(&lines),
+            [
+                "10:00 on the demo clock (20 s here), 1234 calls: once a vendor was found bad, once one recovered",
+                "vendor-a: lowered at 01:05, recovered at 05:00",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_to_the_next_line() {
+        let items = ["a".repeat(40), "b".repeat(33), "c".repeat(40)];
+        let lines = flow(items.into_iter());
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].len(), 76);
+    }
 }

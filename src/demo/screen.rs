@@ -82,6 +82,8 @@ pub struct Screen<'a> {
     out: &'a mut (dyn Write + Send),
     colour: bool,
     json: bool,
+    /// The latest time shown: a picture is a little older than the change that it follows.
+    latest_sec: f64,
 }
 
 impl std::fmt::Debug for Screen<'_> {
@@ -100,7 +102,7 @@ impl<'a> Screen<'a> {
     /// A screen on this output.
     #[must_use]
     pub fn new(out: &'a mut (dyn Write + Send), colour: bool, json: bool) -> Self {
-        Self { out, colour, json }
+        Self { out, colour, json, latest_sec: 0.0 }
     }
 
     /// Shows a line.
@@ -113,7 +115,8 @@ impl<'a> Screen<'a> {
             writeln!(self.out)?;
             return self.out.flush();
         }
-        let (at, label) = (clock_text(line.at_sec), line.kind.label());
+        self.latest_sec = self.latest_sec.max(line.at_sec);
+        let (at, label) = (clock_text(self.latest_sec), line.kind.label());
         if self.colour {
             writeln!(self.out, "\x1b[2m{at}\x1b[0m \x1b[{}m{label:<6}{}\x1b[0m", line.kind.colour(), line.text)?;
         } else {
@@ -142,5 +145,26 @@ impl<'a> Screen<'a> {
         }
         writeln!(self.out)?;
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(colour: bool, json: bool) -> String {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, colour, json);
+        screen.show(&Line { at_sec: 83.4, kind: Kind::Bad, text: "vendor-a: lowered".into() }).unwrap();
+        screen.show(&Line { at_sec: 82.0, kind: Kind::Order, text: "calls of intl".into() }).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines_are_plain_coloured_or_objects() {
+        assert_eq!(shown(false, false), "01:23 BAD   vendor-a: lowered\n01:23 order calls of intl\n");
+        assert!(shown(true, false).starts_with("\x1b[2m01:23\x1b[0m \x1b[1;31mBAD   vendor-a: lowered\x1b[0m\n"));
+        let json = shown(false, true);
+        assert!(json.starts_with(r#"{"at_sec":83.4,"kind":"bad","text":"vendor-a: lowered"}"#), "{json}");
     }
 }

@@ -37,24 +37,18 @@ fn call(vendor: &str) -> Call {
     Call { ring_timeout: Duration::from_secs(4), ..Call::to("15550001", Route::Trunks(vec![vendor.into()])) }
 }
 
-/// Kinds of events that the simulated FreeSWITCH makes.
-const KINDS: [&str; 11] = [
-    "CHANNEL_OUTGOING",
-    "CHANNEL_CREATE",
-    "CHANNEL_ORIGINATE",
-    "CHANNEL_PROGRESS",
-    "CHANNEL_PROGRESS_MEDIA",
-    "CHANNEL_ANSWER",
-    "CHANNEL_BRIDGE",
-    "CHANNEL_UNBRIDGE",
-    "CHANNEL_HANGUP",
-    "CHANNEL_HANGUP_COMPLETE",
-    "CHANNEL_DESTROY",
-];
+/// Whether the simulated FreeSWITCH makes such an event.
+fn made(frame: &Frame) -> bool {
+    match frame.event().unwrap_or_default() {
+        "CHANNEL_CALLSTATE" => frame.get("Channel-Call-State") == Some("ACTIVE"),
+        "CHANNEL_STATE" => frame.get("Channel-State") == Some("CS_DESTROY"),
+        "CHANNEL_EXECUTE" | "CHANNEL_EXECUTE_COMPLETE" => false,
+        kind => kind.starts_with("CHANNEL_"),
+    }
+}
 
 fn of_leg(frames: &[Frame], id: &str) -> Vec<Frame> {
-    let ours =
-        |frame: &&Frame| KINDS.contains(&frame.event().unwrap_or_default()) && frame.get("Unique-ID") == Some(id);
+    let ours = |frame: &&Frame| made(frame) && frame.get("Unique-ID") == Some(id);
     frames.iter().filter(ours).cloned().collect()
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Told apart from the real one by this: of the classes of events it sends `call`, `system` and, for global
 //! variables, `dialplan`; no Cdr, no RTCP; filters know the regular expressions of
-//! [`session`], no more; the actions of
-//! [`action`], no others.
+//! `session`, no more; the actions of
+//! `action`, no others.
 
 mod action;
 mod channel;

@@ -2,7 +2,7 @@
 //!
 //! Told apart from the real one by this: of the channel events about states only the last (CHANNEL_STATE to CS_DESTROY)
 //! and the answer (CHANNEL_CALLSTATE to ACTIVE), and none about applications (CHANNEL_EXECUTE), which no client needs;
-//! filters with no regular expression but `/./`; the `api` commands of [`api`], no others.
+//! filters with no regular expression but `/./`; the `api` commands of `api`, no others.
 
 mod api;
 mod cause;
