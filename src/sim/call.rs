@@ -306,7 +306,7 @@ impl<D: Dialect> Life<D> {
                     report.not_dialled.push(trunk.clone());
                     continue;
                 };
-                let plan = behaviour.draw(&mut pbx.rng);
+                let plan = behaviour.draw(&mut pbx.chance(no, report.legs.len()));
                 let leg = pbx.next_leg();
                 pbx.step(now, Step::LegOut { call: no, leg, trunk });
                 let mut heard = false;

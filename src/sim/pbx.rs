@@ -119,7 +119,7 @@ pub(crate) trait Dialect: Sized + Send + 'static {
     /// The last words before a restart.
     fn farewell(&mut self, at: Timestamp) -> Vec<Self::Event>;
     /// Forgets everything that does not survive a restart.
-    fn restart(&mut self, at: Timestamp, rng: &mut fastrand::Rng);
+    fn restart(&mut self, at: Timestamp);
 }
 
 /// The dialogue with one client: bytes in, answers out.
@@ -173,7 +173,7 @@ pub(crate) struct Pbx<D: Dialect> {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) ledger: Ledger,
     pub(crate) load: Load,
-    pub(crate) rng: fastrand::Rng,
+    seed: u64,
     pub(crate) faults: EventFaults,
     /// Cancelled when the PBX restarts: calls of the run before end without a word.
     pub(crate) run: CancellationToken,
@@ -194,7 +194,7 @@ impl<D: Dialect> Pbx<D> {
             variables: BTreeMap::new(),
             ledger: Ledger::default(),
             load: Load { idle_cpu: 92.5, load_average: 0.25 },
-            rng: fastrand::Rng::with_seed(seed),
+            seed,
             faults: EventFaults::default(),
             run: CancellationToken::new(),
             active_calls: 0,
@@ -238,6 +238,14 @@ impl<D: Dialect> Pbx<D> {
 
     pub(crate) fn calls_placed(&self) -> u64 {
         self.next_call
+    }
+
+    /// What is random about the next leg of a call. Every leg has its own generator, so that it does not matter which
+    /// of two calls gets to its turn first: the same seed gives the same calls.
+    pub(crate) fn chance(&self, call: CallNo, legs_before: usize) -> fastrand::Rng {
+        // Far apart for neighbouring calls (the odd constant of a golden-ratio sequence).
+        let place = (call << 8) ^ legs_before as u64;
+        fastrand::Rng::with_seed(self.seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     pub(crate) fn next_leg(&mut self) -> LegNo {
@@ -373,7 +381,7 @@ impl<D: Dialect> Pbx<D> {
         self.run = CancellationToken::new();
         self.active_calls = 0;
         self.variables.clear();
-        self.dialect.restart(at, &mut self.rng);
+        self.dialect.restart(at);
     }
 }
 

@@ -265,3 +265,22 @@ async fn logins_and_subscriptions_are_answered_as_freeswitch_does() {
     assert_eq!(client.esl().await.unwrap().get("Content-Type"), Some("text/disconnect-notice"));
     assert_eq!(client.esl().await, None);
 }
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_calls() {
+    let mut stories = Vec::new();
+    for _ in 0..2 {
+        let (pbx, _tasks) = freeswitch().await;
+        pbx.set_vendor("mixed", Behaviour::answering(0.5));
+        let calls: Vec<_> = (0..20)
+            .map(|_| pbx.place_call(Call { ring_timeout: Duration::from_secs(3), ..to(&["mixed", "mixed"]) }))
+            .collect();
+        let mut ends = Vec::new();
+        for call in calls {
+            ends.push(call.report().await.legs.iter().map(|leg| leg.end).collect::<Vec<_>>());
+        }
+        stories.push(ends);
+    }
+    assert_eq!(stories[0], stories[1]);
+    assert!(stories[0].iter().any(|ends| ends.len() == 2) && stories[0].iter().any(|ends| ends.len() == 1));
+}

@@ -568,7 +568,7 @@ impl Dialect for Asterisk {
         vec![Event { name: "Shutdown", classes: Classes::SYSTEM, bytes: message.finish().into() }]
     }
 
-    fn restart(&mut self, at: Timestamp, _rng: &mut fastrand::Rng) {
+    fn restart(&mut self, at: Timestamp) {
         (self.started, self.processed, self.counter) = (at, 0, 0);
         self.callers.clear();
         self.legs.clear();

@@ -702,7 +702,7 @@ impl Dialect for FreeSwitch {
         Vec::new()
     }
 
-    fn restart(&mut self, at: Timestamp, _rng: &mut fastrand::Rng) {
+    fn restart(&mut self, at: Timestamp) {
         self.core = new_uuid(&mut self.ids);
         (self.started, self.sequence, self.sessions) = (at, 0, Sessions::default());
         self.channels.clear();
