@@ -209,6 +209,9 @@ pub enum BadEvent {
     /// The JSON is broken.
     #[error("an event that is not valid JSON: {0}")]
     Json(String),
+    /// The lines of a plain event break off before the empty one, or its body is shorter than announced.
+    #[error("an event that breaks off")]
+    Cut,
     /// No event has no name.
     #[error("an event without a name")]
     Nameless,
@@ -250,16 +253,20 @@ impl EslEvent {
     /// From the body of a `text/event-plain` frame.
     ///
     /// # Errors
-    /// [`BadEvent::Nameless`].
+    /// [`BadEvent::Cut`], [`BadEvent::Nameless`].
     pub fn from_plain(text: &Bytes) -> Result<Self, BadEvent> {
-        let (lines, head) = plain_lines(text);
+        let (lines, head) = plain_lines(text).ok_or(BadEvent::Cut)?;
         let mut event = Self { fields: Fields::Plain { text: text.clone(), lines }, body: Bytes::new() };
         // The last Content-Length is the one that FreeSWITCH adds for the body; a field of the event itself may have
         // the same name.
         let length = event.fields().filter(|(name, _)| *name == b"Content-Length").last();
         let length = length.and_then(|(_, value)| decimal(value)).and_then(|length| usize::try_from(length).ok());
         let rest = text.len() - head;
-        event.body = text.slice(head..head + length.map_or(rest, |length| length.min(rest)));
+        let length = length.unwrap_or(rest);
+        if length > rest {
+            return Err(BadEvent::Cut);
+        }
+        event.body = text.slice(head..head + length);
         event.named()
     }
 
@@ -360,20 +367,20 @@ impl EslEvent {
     }
 }
 
-/// The lines of a plain event up to the empty one, and where what follows them begins.
-fn plain_lines(text: &[u8]) -> (Vec<Line>, usize) {
+/// The lines of a plain event up to the empty one, and where what follows them begins. `None` where there is no empty
+/// one: FreeSWITCH always sends it.
+fn plain_lines(text: &[u8]) -> Option<(Vec<Line>, usize)> {
     let mut lines = Vec::with_capacity(text.len() / 40);
     let mut start = 0;
     while let Some(length) = memchr(b'\n', &text[start..]) {
         let line = &text[start..start + length];
         if line.is_empty() {
-            return (lines, start + 1);
+            return Some((lines, start + 1));
         }
         lines.extend(plain_line(start, line));
         start += length + 1;
     }
-    lines.extend(plain_line(start, &text[start..]));
-    (lines, text.len())
+    None
 }
 
 /// Splits a line at its first colon with a blank behind it. Names are not encoded and may hold anything else.

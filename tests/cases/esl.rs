@@ -266,8 +266,11 @@ fn streams_of_other_kinds_are_refused_at_once() {
 #[test]
 fn a_broken_event_in_a_whole_frame_costs_only_itself() {
     let mut mapper = FsMapper::new(false);
-    for body in ["{\"Event-Name\":\"CHANNEL_CREATE\",", "[1]", "{}", "nonsense"] {
-        let stream = format!("Content-Length: {}\nContent-Type: text/event-json\n\n{body}{HEARTBEAT}", body.len());
+    let json = ["{\"Event-Name\":\"CHANNEL_CREATE\",", "[1]", "{}", "nonsense"].map(|body| ("json", body));
+    let cut = "Event-Name: CHANNEL_HANGUP_COMPLETE\nUnique-ID: u-1\nvariable_sip_gateway_name: v1\n";
+    let plain = [cut, "Event-Name: CHANNEL_DESTROY\n\n", "A: b\n\n", "Event-Name: X\nContent-Length: 9\n\nshort"];
+    for (format, body) in json.into_iter().chain(plain.map(|body| ("plain", body))) {
+        let stream = format!("Content-Length: {}\nContent-Type: text/event-{format}\n\n{body}{HEARTBEAT}", body.len());
         let frames = frames(stream.as_bytes());
         assert_eq!(mapper.frame(&frames[0]), [PbxEvent::Lost(1)], "{body}");
         assert!(matches!(mapper.frame(&frames[1])[..], [PbxEvent::Heartbeat(_)]));
