@@ -222,20 +222,17 @@ impl Narrator {
     pub(super) fn summary(&self, now: Timestamp, calls: u64, rate: u32) -> Vec<Line> {
         let secs = self.secs(now);
         let mut texts = vec![format!(
-            "{} on the demo clock ({:.0} s here), {calls} calls: {}, {}",
+            "{} on the demo clock ({:.0} s here), {calls} calls; vendors found bad: {}, recovered: {}",
             clock_text(secs),
             secs / f64::from(rate.max(1)),
-            times(self.bad, "a vendor was found bad"),
-            times(self.recovered, "one recovered"),
+            self.bad,
+            self.recovered,
         )];
         for (name, memory) in self.vendors.iter().filter(|(_, memory)| !memory.verdicts.is_empty()) {
             texts.push(format!("{name}: {}", memory.verdicts.join(", ")));
         }
         if self.restarts > 0 {
-            texts.push(format!(
-                "{} and its variables came back",
-                times(self.restarts as usize, "a switch was restarted")
-            ));
+            texts.push(format!("switches restarted, whose variables came back: {}", self.restarts));
         }
         texts.into_iter().map(|text| self.line(now, Kind::Summary, text)).collect()
     }
@@ -271,13 +268,6 @@ fn flow(items: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     lines
-}
-
-fn times(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("once {what}"),
-        count => format!("{count} times {what}"),
-    }
 }
 
 fn software(node: &NodeView) -> String {
@@ -468,7 +458,7 @@ mod tests {
         assert_eq!(
             texts(&lines),
             [
-                "10:00 on the demo clock (20 s here), 1234 calls: once a vendor was found bad, once one recovered",
+                "10:00 on the demo clock (20 s here), 1234 calls; vendors found bad: 1, recovered: 1",
                 "vendor-a: lowered at 01:05, recovered at 05:00",
             ]
         );
