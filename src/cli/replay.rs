@@ -75,13 +75,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut replay = Replay::new(args.kind, index);
     let mut counts = BTreeMap::new();
+    let mut timeless = false;
     let read = pump(&mut *input, &mut replay, &mut |attempt| {
         *counts.entry(attempt.outcome).or_insert(0u64) += 1;
+        timeless |= attempt.placed_at_us == 0;
         serde_json::to_writer(&mut out, attempt)?;
         out.write_all(b"\n")
     });
     out.flush()?;
     report(&args.file, replay.problems(), &counts);
+    if timeless {
+        let _ = writeln!(io::stderr(), "pointsman: the recording tells no times, so they are 0: give --index");
+    }
     read.with_context(|| args.file.display().to_string())?;
     Ok(if replay.problems().count > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

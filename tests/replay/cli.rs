@@ -47,6 +47,15 @@ fn a_recording_that_is_whole() {
     let events = read("ami-single/22-failover.txt");
     assert_eq!(shown(&pointsman(&["--kind", "ami", "-"], Some(&events))), (0, 2, String::new()));
     assert_eq!(shown(&pointsman(&["--kind", "esl", "-"], Some(b""))), (0, 0, String::new()));
+    let timeless: Vec<u8> = events
+        .split_inclusive(|&byte| byte == b'\n')
+        .filter(|line| !line.starts_with(b"Timestamp: "))
+        .flatten()
+        .copied()
+        .collect();
+    let (code, attempts, errors) = shown(&pointsman(&["--kind", "ami", "-"], Some(&timeless)));
+    assert_eq!((code, attempts), (0, 2));
+    assert!(errors.contains("--index"), "{errors}");
 }
 
 #[test]
