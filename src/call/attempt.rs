@@ -14,6 +14,13 @@ pub type TrunkName = Arc<str>;
 pub enum CallEvent {
     /// A leg was sent to a trunk. Comes exactly once for each leg that is later [`CallEvent::Finished`], and before it.
     Placed(Placed),
+    /// The far end rang (180 or 183), for the first time. Not every PBX is asked to say so before the end.
+    Ringing {
+        /// The leg.
+        leg: LegId,
+        /// When, by the PBX's clock.
+        at: Timestamp,
+    },
     /// The far end answered.
     Answered {
         /// The leg.

@@ -13,8 +13,6 @@ mod legs;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::call::attempt::{CallEvent, TrunkName};
 use crate::ids::LegId;
 use crate::pbx::PbxKind;
@@ -46,7 +44,7 @@ pub struct Output {
 }
 
 /// What could not be followed, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Answered legs whose end was not seen: in the ASR, without a duration.
     pub unseen_ends_answered: u64,
@@ -61,7 +59,7 @@ pub struct Counters {
 }
 
 /// A leg to a trunk that is up, in the form in which it is kept across a restart of pointsman.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveLeg {
     /// The leg.
     pub leg: LegId,

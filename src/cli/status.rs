@@ -166,6 +166,8 @@ fn losses(link: &LinkView) -> Option<String> {
         (link.losses, "loss found", "losses found"),
         (link.ends_unseen_answered, "answered call whose end was not seen", "answered calls whose ends were not seen"),
         (link.ends_unseen_lost, "other call whose end was not seen", "other calls whose ends were not seen"),
+        (link.false_ends, "end of a call that was not true", "ends of calls that were not true"),
+        (link.legs_refused, "leg not followed (too many are up)", "legs not followed (too many are up)"),
     ];
     let words: Vec<_> = counts
         .into_iter()

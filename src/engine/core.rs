@@ -184,7 +184,8 @@ impl Engine {
     fn call_event(&mut self, node: usize, event: CallEvent, now: Timestamp) {
         match event {
             CallEvent::Placed(placed) => self.placed(node, placed),
-            CallEvent::Answered { leg, at } => self.answered(node, &leg, at),
+            CallEvent::Ringing { leg, at } => self.more_known(node, &leg, |row| row.ringing_at = Some(at)),
+            CallEvent::Answered { leg, at } => self.more_known(node, &leg, |row| row.answered_at = Some(at)),
             CallEvent::Finished(finished) => self.finished(node, &finished, now),
             CallEvent::Forgotten(leg) => {
                 if let Some(leg) = self.leg_gone(node, &leg) {
@@ -219,12 +220,11 @@ impl Engine {
         self.nodes[node].legs.insert(placed.leg, Leg { place, epoch, row, adopted: placed.adopted });
     }
 
-    fn answered(&mut self, node: usize, leg: &LegId, at: Timestamp) {
-        if let Some(leg) = self.nodes[node].legs.get_mut(leg) {
-            leg.row.answered_at = Some(at);
-            if leg.adopted {
-                return;
-            }
+    /// More is known of a leg that is up; a restart must not forget it.
+    fn more_known(&mut self, node: usize, leg: &LegId, learn: impl FnOnce(&mut LegRow)) {
+        let Some(leg) = self.nodes[node].legs.get_mut(leg) else { return };
+        learn(&mut leg.row);
+        if !leg.adopted {
             self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(leg.row.clone()))));
         }
     }
@@ -389,6 +389,8 @@ fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &Variab
         link: LinkView {
             ends_unseen_answered: counters.unseen_ends_answered,
             ends_unseen_lost: counters.unseen_ends_lost,
+            false_ends: counters.false_ends,
+            legs_refused: counters.legs_refused,
             ..link.clone()
         },
         active_calls: state.tracker.active(),

@@ -124,6 +124,10 @@ pub struct LinkView {
     pub ends_unseen_answered: u64,
     /// Legs whose end was not seen, not answered before: outcome `lost`.
     pub ends_unseen_lost: u64,
+    /// Ends of calls that turned out not to be true (a damaged or forged message).
+    pub false_ends: u64,
+    /// Legs that were not followed because too many are up.
+    pub legs_refused: u64,
 }
 
 /// The variables of a node.

@@ -11,7 +11,7 @@ use pointsman::wire::ami::{AmiCodec, AmiFrame, AmiKind, AmiMessage};
 use pointsman::wire::limits::FrameError;
 use tokio_util::codec::Decoder;
 
-use crate::{Attempts, live};
+use crate::{Attempts, frames_cut, live};
 
 /// Second 0 of the cases.
 const T0: i64 = 1_700_000_000;
@@ -23,37 +23,15 @@ fn bytes(case: &str) -> Vec<u8> {
     case.replace('⏎', "\r\n").replace('␊', "\n").replace('∎', "\r\n\r\n").into_bytes()
 }
 
-fn frames_cut(bytes: &[u8], at: &[usize]) -> (Vec<AmiFrame>, Option<FrameError>) {
-    let mut codec = AmiCodec::default();
-    let mut buffer = BytesMut::new();
-    let mut frames = Vec::new();
-    let mut start = 0;
-    for end in at.iter().copied().chain([bytes.len()]) {
-        buffer.extend_from_slice(&bytes[start..end]);
-        start = end;
-        loop {
-            match codec.decode(&mut buffer) {
-                Ok(Some(frame)) => frames.push(frame),
-                Ok(None) => break,
-                Err(error) => return (frames, Some(error)),
-            }
-        }
-    }
-    match codec.decode_eof(&mut buffer) {
-        Ok(_) => (frames, None),
-        Err(error) => (frames, Some(error)),
-    }
-}
-
 /// The messages of a stream, whatever its cut: in one piece, in any two pieces, byte by byte.
 fn messages(case: &str) -> Vec<AmiMessage> {
     let bytes = bytes(case);
-    let (frames, error) = frames_cut(&bytes, &[]);
+    let (frames, error) = frames_cut::<AmiCodec>(&bytes, &[]);
     assert!(error.is_none(), "{error:?}");
     for at in 0..bytes.len() {
-        assert_eq!(frames_cut(&bytes, &[at]).0, frames, "cut at {at}");
+        assert_eq!(frames_cut::<AmiCodec>(&bytes, &[at]).0, frames, "cut at {at}");
     }
-    assert_eq!(frames_cut(&bytes, &(1..bytes.len()).collect::<Vec<_>>()).0, frames, "byte by byte");
+    assert_eq!(frames_cut::<AmiCodec>(&bytes, &(1..bytes.len()).collect::<Vec<_>>()).0, frames, "byte by byte");
     let message = |frame| match frame {
         AmiFrame::Message(message) => Some(message),
         AmiFrame::Banner(_) => None,
@@ -72,7 +50,7 @@ fn a01_the_end_mark_may_come_anywhere_in_a_read() {
     assert_eq!((get(&found[0], "X"), get(&found[1], "Y")), (&b"1"[..], &b"2"[..]));
     let long = format!("Event: Long⏎X: {}∎", "x".repeat(20_000));
     let bytes = bytes(&long);
-    let (frames, error) = frames_cut(&bytes, &(1..bytes.len()).collect::<Vec<_>>());
+    let (frames, error) = frames_cut::<AmiCodec>(&bytes, &(1..bytes.len()).collect::<Vec<_>>());
     assert!(error.is_none());
     assert_eq!(frames.len(), 1);
 }
@@ -80,7 +58,7 @@ fn a01_the_end_mark_may_come_anywhere_in_a_read() {
 #[test]
 fn a02_a_burst_in_one_read() {
     let burst = format!("Event: E⏎X: {}∎", "x".repeat(680)).repeat(300);
-    let (frames, error) = frames_cut(&bytes(&(burst + "Event: Last∎")), &[]);
+    let (frames, error) = frames_cut::<AmiCodec>(&bytes(&(burst + "Event: Last∎")), &[]);
     assert!(error.is_none());
     assert_eq!(frames.len(), 301);
 }
@@ -115,7 +93,7 @@ fn a06_a07_a08_a10_odd_headers_and_values() {
     assert_eq!(get(&colons[0], "CallerIDName"), b"Room: 5");
     assert_eq!(get(&colons[0], "DialString"), b"sip:1@[2001:db8::1]:5060");
     assert_eq!(get(&colons[0], "AppData"), b"a=b:c ", "blanks at the end belong to the value");
-    let (frames, _) = frames_cut(b"Event: X\r\nCallerIDName: \xC2\xE8\xF2\r\n\r\n", &[]);
+    let (frames, _) = frames_cut::<AmiCodec>(b"Event: X\r\nCallerIDName: \xC2\xE8\xF2\r\n\r\n", &[]);
     let AmiFrame::Message(latin) = &frames[0] else { panic!() };
     assert_eq!(get(latin, "calleridname"), b"\xC2\xE8\xF2");
 }
@@ -151,11 +129,11 @@ fn a12_repeated_headers() {
 fn a14_any_banner() {
     for banner in ["Asterisk Call Manager/2.5.0", "Asterisk Call Manager/99.1", "Asterisk Call Manager Proxy/1.30.0"] {
         let stream = bytes(&format!("{banner}⏎Response: Success⏎ActionID: 1∎"));
-        let (frames, error) = frames_cut(&stream, &[]);
+        let (frames, error) = frames_cut::<AmiCodec>(&stream, &[]);
         assert!(error.is_none());
         assert_eq!((frames.len(), &frames[0]), (2, &AmiFrame::Banner(banner.as_bytes().to_vec().into())));
     }
-    assert!(frames_cut(b"", &[]).1.is_none(), "an end without a banner is for the session to judge");
+    assert!(frames_cut::<AmiCodec>(b"", &[]).1.is_none(), "an end without a banner is for the session to judge");
 }
 
 #[test]
@@ -224,19 +202,25 @@ fn streams_of_other_kinds_are_refused_at_once() {
     ];
     for (stream, words) in nonsense {
         let bytewise: Vec<usize> = (1..stream.len()).collect();
-        assert!(matches!(frames_cut(stream, &bytewise).1, Some(FrameError::Nonsense(_))), "{}", stream.escape_ascii());
-        let Some(FrameError::Nonsense(what)) = frames_cut(stream, &[]).1 else { panic!("{}", stream.escape_ascii()) };
+        assert!(
+            matches!(frames_cut::<AmiCodec>(stream, &bytewise).1, Some(FrameError::Nonsense(_))),
+            "{}",
+            stream.escape_ascii()
+        );
+        let Some(FrameError::Nonsense(what)) = frames_cut::<AmiCodec>(stream, &[]).1 else {
+            panic!("{}", stream.escape_ascii())
+        };
         assert!(what.contains(words), "{what}");
     }
     let endless = "x".repeat(5000);
-    assert!(matches!(frames_cut(endless.as_bytes(), &[]).1, Some(FrameError::Nonsense(_))));
+    assert!(matches!(frames_cut::<AmiCodec>(endless.as_bytes(), &[]).1, Some(FrameError::Nonsense(_))));
     let endless = format!("Event: X\r\n{}", "a: b\r\n".repeat(300_000));
-    assert!(matches!(frames_cut(endless.as_bytes(), &[]).1, Some(FrameError::HeaderTooLong)));
+    assert!(matches!(frames_cut::<AmiCodec>(endless.as_bytes(), &[]).1, Some(FrameError::HeaderTooLong)));
 }
 
 #[test]
 fn l13_the_last_bytes_are_half_an_event() {
-    let (frames, error) = frames_cut(&bytes("Event: A∎Event: B⏎X"), &[]);
+    let (frames, error) = frames_cut::<AmiCodec>(&bytes("Event: A∎Event: B⏎X"), &[]);
     assert_eq!(frames.len(), 1);
     assert!(matches!(error, Some(FrameError::Truncated(11))), "{error:?}");
 }
@@ -394,7 +378,7 @@ impl Node {
         }
         stream +=
             &format!("Event: CoreShowChannelsComplete⏎ActionID: 1⏎EventList: Complete⏎ListItems: {}∎", legs.len());
-        for frame in frames_cut(&bytes(&stream), &[]).0 {
+        for frame in frames_cut::<AmiCodec>(&bytes(&stream), &[]).0 {
             let AmiFrame::Message(message) = frame else { continue };
             if let Some(snapshot) = list.message(&message).unwrap() {
                 self.apply(&PbxEvent::Snapshot(snapshot), Timestamp::from_secs(T0 + seconds));

@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use bytes::BytesMut;
 use pointsman::call::tracker::Tracker;
 use pointsman::ids::LegId;
 use pointsman::pbx::PbxKind;
@@ -10,47 +9,22 @@ use pointsman::pbx::freeswitch::{self, FsMapper};
 use pointsman::time::Timestamp;
 use pointsman::wire::esl::{EslCodec, EslEvent, EslFrame};
 use pointsman::wire::limits::FrameError;
-use tokio_util::codec::Decoder;
 
-use crate::{Attempts, live};
+use crate::{Attempts, frames_cut, live};
 
 /// The beginning of time in the cases; times are milliseconds after it.
 const T0: i64 = 1_700_000_000_000_000;
 
 // ---- wire ----
 
-/// All frames of the bytes, cut at `at`, and what ended them.
-fn frames_cut(bytes: &[u8], at: &[usize]) -> (Vec<EslFrame>, Option<FrameError>) {
-    let mut codec = EslCodec::default();
-    let mut buffer = BytesMut::new();
-    let mut frames = Vec::new();
-    let ends = at.iter().copied().chain([bytes.len()]);
-    let mut start = 0;
-    for end in ends {
-        buffer.extend_from_slice(&bytes[start..end]);
-        start = end;
-        loop {
-            match codec.decode(&mut buffer) {
-                Ok(Some(frame)) => frames.push(frame),
-                Ok(None) => break,
-                Err(error) => return (frames, Some(error)),
-            }
-        }
-    }
-    match codec.decode_eof(&mut buffer) {
-        Ok(_) => (frames, None),
-        Err(error) => (frames, Some(error)),
-    }
-}
-
 /// The frames of a stream that is whole, whatever its cut: in one piece, in any two pieces, byte by byte.
 fn frames(bytes: &[u8]) -> Vec<EslFrame> {
-    let (frames, error) = frames_cut(bytes, &[]);
+    let (frames, error) = frames_cut::<EslCodec>(bytes, &[]);
     assert!(error.is_none(), "{error:?}");
     for at in 0..bytes.len() {
-        assert_eq!(frames_cut(bytes, &[at]).0, frames, "cut at {at}");
+        assert_eq!(frames_cut::<EslCodec>(bytes, &[at]).0, frames, "cut at {at}");
     }
-    assert_eq!(frames_cut(bytes, &(1..bytes.len()).collect::<Vec<_>>()).0, frames, "byte by byte");
+    assert_eq!(frames_cut::<EslCodec>(bytes, &(1..bytes.len()).collect::<Vec<_>>()).0, frames, "byte by byte");
     frames
 }
 
@@ -161,7 +135,7 @@ fn e09_nothing_follows_a_json_body() {
         Content-Type: api/response\nContent-Length: 6\n\n+OK 1\n";
     assert_eq!(frames(stream.as_bytes()).len(), 2);
     let upto = stream.find('}').unwrap() + 1;
-    assert_eq!(frames_cut(&stream.as_bytes()[..upto], &[]).0.len(), 1, "delivered with its last byte");
+    assert_eq!(frames_cut::<EslCodec>(&stream.as_bytes()[..upto], &[]).0.len(), 1, "delivered with its last byte");
 }
 
 #[test]
@@ -172,7 +146,7 @@ fn e10_an_event_of_200_kb_in_small_reads() {
     );
     let stream = framed(&body) + HEARTBEAT;
     let cuts: Vec<usize> = (1448..stream.len()).step_by(1448).collect();
-    let (frames, error) = frames_cut(stream.as_bytes(), &cuts);
+    let (frames, error) = frames_cut::<EslCodec>(stream.as_bytes(), &cuts);
     assert!(error.is_none());
     assert_eq!(get(&event(&frames[0]), "variable_sip_gateway_name"), "v1");
     assert_eq!(frames.len(), 2);
@@ -195,7 +169,7 @@ fn e13_e14_rejection_notice_and_greeting() {
 fn e16_the_end_of_the_stream_within_a_frame() {
     let stream = "Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK accepted\n\n\
         Content-Length: 100\nContent-Type: text/event-plain\n\nEvent-Na";
-    let (frames, error) = frames_cut(stream.as_bytes(), &[]);
+    let (frames, error) = frames_cut::<EslCodec>(stream.as_bytes(), &[]);
     assert_eq!(frames.len(), 2);
     assert!(matches!(error, Some(FrameError::Truncated(8))), "{error:?}");
 }
@@ -222,7 +196,7 @@ fn l04_a_reply_to_userauth_that_was_cut() {
             assert_eq!(frames.len(), 2, "{next}");
             assert_eq!(frames[0].header("Reply-Text"), Some(&b"+OK accepted"[..]));
             assert!(frames[0].header("Allowed-Events").unwrap().iter().all(|&b| b == b'e'));
-            assert_eq!(frames[1], frames_cut(next.as_bytes(), &[]).0[0]);
+            assert_eq!(frames[1], frames_cut::<EslCodec>(next.as_bytes(), &[]).0[0]);
         }
     }
 }
@@ -248,19 +222,23 @@ fn streams_of_other_kinds_are_refused_at_once() {
         (b"Content-Type: x\nno colon here\n\n", "no colon here"),
     ];
     for (stream, words) in nonsense {
-        let (frames, error) = frames_cut(stream, &[]);
+        let (frames, error) = frames_cut::<EslCodec>(stream, &[]);
         assert!(frames.is_empty());
         let Some(FrameError::Nonsense(what)) = error else { panic!("{error:?} for {}", stream.escape_ascii()) };
         assert!(what.contains(words), "{what}");
         let bytewise: Vec<usize> = (1..stream.len()).collect();
-        assert!(matches!(frames_cut(stream, &bytewise).1, Some(FrameError::Nonsense(_))), "{}", stream.escape_ascii());
+        assert!(
+            matches!(frames_cut::<EslCodec>(stream, &bytewise).1, Some(FrameError::Nonsense(_))),
+            "{}",
+            stream.escape_ascii()
+        );
     }
-    let (_, error) = frames_cut(b"Content-Type: x\nContent-Length: 99999999999999999999999\n\n", &[]);
+    let (_, error) = frames_cut::<EslCodec>(b"Content-Type: x\nContent-Length: 99999999999999999999999\n\n", &[]);
     assert!(matches!(error, Some(FrameError::BodyTooLong(u64::MAX))));
     let endless = format!("Content-Type: x\n{}", "a: b\n".repeat(300_000));
-    assert!(matches!(frames_cut(endless.as_bytes(), &[]).1, Some(FrameError::HeaderTooLong)));
+    assert!(matches!(frames_cut::<EslCodec>(endless.as_bytes(), &[]).1, Some(FrameError::HeaderTooLong)));
     let pieces: Vec<usize> = (4096..endless.len()).step_by(4096).collect();
-    assert!(matches!(frames_cut(endless.as_bytes(), &pieces).1, Some(FrameError::HeaderTooLong)));
+    assert!(matches!(frames_cut::<EslCodec>(endless.as_bytes(), &pieces).1, Some(FrameError::HeaderTooLong)));
 }
 
 #[test]
@@ -303,7 +281,7 @@ impl Node {
     fn feed(&mut self, lines: &str) {
         for line in lines.lines().flat_map(|line| line.split(" ; ")).filter(|line| !line.trim().is_empty()) {
             let stream = framed(&plain_event(line));
-            for frame in frames_cut(stream.as_bytes(), &[]).0 {
+            for frame in frames_cut::<EslCodec>(stream.as_bytes(), &[]).0 {
                 for event in self.mapper.frame(&frame) {
                     self.apply(&event, 0);
                 }

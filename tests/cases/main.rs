@@ -6,9 +6,12 @@
 mod ami;
 mod esl;
 
+use bytes::BytesMut;
 use pointsman::call::attempt::{CallEvent, Finished};
 use pointsman::call::outcome::CauseTable;
 use pointsman::call::tracker::{Output, Tracker};
+use pointsman::wire::limits::FrameError;
+use tokio_util::codec::Decoder;
 
 /// `connection outcome pdd/duration [sip status]`, milliseconds, `-` for unknown.
 fn summary(finished: &Finished) -> String {
@@ -38,7 +41,7 @@ impl Attempts {
                     self.placed.remove(at.unwrap_or_else(|| panic!("{} finished and not placed", finished.leg)));
                     self.finished.push(summary(finished));
                 }
-                CallEvent::Answered { .. } | CallEvent::Forgotten(_) => {}
+                CallEvent::Ringing { .. } | CallEvent::Answered { .. } | CallEvent::Forgotten(_) => {}
             }
         }
     }
@@ -48,4 +51,31 @@ fn live(tracker: &Tracker) -> Vec<String> {
     let mut live: Vec<String> = tracker.live_legs().map(|leg| leg.leg.to_string()).collect();
     live.sort_unstable();
     live
+}
+
+/// All frames of the bytes, cut at `at`, and what ended them.
+fn frames_cut<C>(bytes: &[u8], at: &[usize]) -> (Vec<C::Item>, Option<FrameError>)
+where
+    C: Decoder<Error = FrameError> + Default,
+{
+    let mut codec = C::default();
+    let mut buffer = BytesMut::new();
+    let mut frames = Vec::new();
+    let ends = at.iter().copied().chain([bytes.len()]);
+    let mut start = 0;
+    for end in ends {
+        buffer.extend_from_slice(&bytes[start..end]);
+        start = end;
+        loop {
+            match codec.decode(&mut buffer) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+    }
+    match codec.decode_eof(&mut buffer) {
+        Ok(_) => (frames, None),
+        Err(error) => (frames, Some(error)),
+    }
 }

@@ -185,9 +185,10 @@ impl Legs {
             }
             AstChange::DialState { dest, rings } => {
                 if let Some(leg) = self.alive(dest, step) {
-                    note_sent(leg, &dest.leg, step);
                     if *rings {
-                        leg.ringing_at = leg.ringing_at.or(Some(at));
+                        note_ringing(leg, &dest.leg, at, step);
+                    } else {
+                        note_sent(leg, &dest.leg, step);
                     }
                 }
             }
@@ -442,16 +443,23 @@ fn note_sent(leg: &mut Leg<Own>, id: &LegId, step: &mut Step<'_>) {
     }
 }
 
+/// The far end rings, perhaps for the first time.
+fn note_ringing(leg: &mut Leg<Own>, id: &LegId, at: Timestamp, step: &mut Step<'_>) {
+    let news = leg.ringing_at.is_none() && leg.told;
+    leg.ringing_at = leg.ringing_at.or(Some(at));
+    note_sent(leg, id, step);
+    if news {
+        leg.tell_ringing(id, step);
+    }
+}
+
 /// What a snapshot of the channel shows, whichever event it came with.
 fn note_state(leg: &mut Leg<Own>, seen: &AstLeg, at: Timestamp, step: &mut Step<'_>) {
     if leg.map.is_none() {
         leg.map.clone_from(&seen.map);
     }
     match seen.state {
-        STATE_RINGING => {
-            leg.ringing_at = leg.ringing_at.or(Some(at));
-            note_sent(leg, &seen.leg, step);
-        }
+        STATE_RINGING => note_ringing(leg, &seen.leg, at, step),
         STATE_UP if leg.answered_at.is_none() => {
             leg.answered_at = Some(at);
             note_sent(leg, &seen.leg, step);

@@ -81,6 +81,7 @@ impl Legs {
         }
         let Some(leg) = self.opened(event, step) else { return };
         let answered_before = leg.answered();
+        let may_have_news = leg.told && leg.ringing_at.is_none();
         merge(leg, event);
         match event.kind {
             FsKind::Completed | FsKind::Destroyed => {
@@ -93,6 +94,9 @@ impl Legs {
             }
             FsKind::Created | FsKind::Progressed | FsKind::Renamed(_) | FsKind::Described => {
                 leg.tell_placed(&event.leg, step);
+                if may_have_news {
+                    leg.tell_ringing(&event.leg, step);
+                }
                 if let Some(at) = leg.answered_at.filter(|_| !answered_before) {
                     step.tell(CallEvent::Answered { leg: leg.told_id(&event.leg), at });
                 }

@@ -100,7 +100,7 @@ impl<X> Leg<X> {
         self.answered_at.is_some() || self.answered_unseen
     }
 
-    /// Tells of the leg, once.
+    /// Tells of the leg, once, and that it rang if it did.
     pub(super) fn tell_placed(&mut self, id: &LegId, step: &mut Step<'_>) {
         if !std::mem::replace(&mut self.told, true) {
             step.tell(CallEvent::Placed(Placed {
@@ -111,6 +111,14 @@ impl<X> Leg<X> {
                 at: self.placed_at,
                 adopted: self.adopted,
             }));
+            self.tell_ringing(id, step);
+        }
+    }
+
+    /// Tells that the leg rang, if it did.
+    pub(super) fn tell_ringing(&self, id: &LegId, step: &mut Step<'_>) {
+        if let Some(at) = self.ringing_at {
+            step.tell(CallEvent::Ringing { leg: self.told_id(id), at });
         }
     }
 
