@@ -197,12 +197,6 @@ impl Handle {
         self.control.ledger().commands().cloned().collect()
     }
 
-    /// Number of connections that are up.
-    #[must_use]
-    pub fn open_connections(&self) -> usize {
-        self.control.ledger().connections().values().filter(|connection| connection.open).count()
-    }
-
     /// Sends bytes as they are to every client that listens to events, when there is room for them.
     pub(crate) async fn send_raw(&self, bytes: Bytes) {
         for listener in self.control.listeners() {
