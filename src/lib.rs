@@ -23,6 +23,7 @@ pub mod demo;
 pub mod dialplan;
 pub mod engine;
 pub mod ids;
+pub mod notify;
 pub mod pbx;
 pub mod quality;
 pub mod routing;

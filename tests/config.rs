@@ -102,7 +102,8 @@ fn the_promised_shape_loads() {
     assert_eq!(node.password.expose_secret(), "ClueCon");
     assert_eq!((node.max_calls, node.slots, node.astdb, node.tls.is_none()), (Some(250), true, false, true));
     assert!(!node.strict_loss_detection);
-    assert_eq!(config.customers[0].email, ["noc@acme.example"]);
+    let addresses: Vec<_> = config.customers[0].email.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["noc@acme.example"]);
     let connection = &config.connections[0];
     assert_eq!(connection.customer.as_ref().map(|customer| customer.as_str()), Some("acme"));
     let expected = Settings {
@@ -705,7 +706,8 @@ fn variables_override_the_file() {
     let node = &config.nodes[0];
     assert_eq!(node.password.expose_secret(), "from the environment");
     assert_eq!((node.max_calls, node.slots), (Some(7), false));
-    assert_eq!(config.customers[0].email, ["a@b", "c@d"]);
+    let addresses: Vec<_> = config.customers[0].email.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["a@b", "c@d"]);
     let connection = &config.connections[0];
     assert_eq!(connection.name_on(&node.id), "trunk-a");
     assert_eq!(connection.quality.asr_threshold_percent, Some(33.5));

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+use lettre::Address;
+use lettre::message::Mailbox;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 
 use super::log;
 use crate::call::outcome::CauseTable;
@@ -24,6 +28,10 @@ pub struct Config {
     pub connections: Vec<Connection>,
     /// The route maps, in the order written.
     pub route_maps: Vec<RouteMap>,
+    /// How mail is sent; `None`: nobody is mailed.
+    pub email: Option<Email>,
+    /// Who runs this.
+    pub operator: Operator,
     /// How variables are written.
     pub variables: Variables,
     /// Where state is kept.
@@ -86,9 +94,97 @@ pub struct Customer {
     /// What they are called in their mail.
     pub name: Option<String>,
     /// Where their mail goes.
-    pub email: Vec<String>,
-    /// Language of their mail: `en` or `ru`.
-    pub language: String,
+    pub email: Vec<Address>,
+    /// Language of their mail.
+    pub language: Language,
+    /// The time zone of the times in their mail, where it is not [`Email::time_zone`].
+    pub time_zone: Option<TimeZone>,
+}
+
+/// A language of mails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Russian.
+    Ru,
+}
+
+/// How mail is sent.
+#[derive(Clone, Debug)]
+pub struct Email {
+    /// Who it comes from.
+    pub from: Mailbox,
+    /// Where answers go, where that is not `from`.
+    pub reply_to: Option<Mailbox>,
+    /// By which way.
+    pub via: Via,
+    /// Longest that one attempt at a delivery may take, everything included.
+    pub timeout: Duration,
+    /// How long a letter is tried before it is given up.
+    pub give_up_after: Duration,
+    /// More connections of one customer than this that change within `digest_window` make one letter.
+    pub digest_after: usize,
+    /// How long a change waits for others before its letter is composed.
+    pub digest_window: Duration,
+    /// Whether the digits of called numbers are masked.
+    pub mask_numbers: bool,
+    /// The time zone of the times in a letter.
+    pub time_zone: TimeZone,
+    /// Where the operator's own templates are.
+    pub templates: Option<PathBuf>,
+}
+
+/// By which way mail leaves.
+#[derive(Clone, Debug)]
+pub enum Via {
+    /// Over SMTP.
+    Smtp(Smtp),
+    /// Through a local program with sendmail's interface.
+    Sendmail(PathBuf),
+}
+
+/// A mail server.
+#[derive(Clone, Debug)]
+pub struct Smtp {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How the connection is protected.
+    pub security: Security,
+    /// User and password.
+    pub login: Option<(String, SecretString)>,
+    /// Certificates to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Name by which we introduce ourselves, where that is not the machine's.
+    pub hello_name: Option<String>,
+}
+
+/// How the connection to a mail server is protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Security {
+    /// TLS after STARTTLS; a server that does not offer it is not used.
+    #[default]
+    Starttls,
+    /// TLS from the first byte.
+    Tls,
+    /// None.
+    None,
+}
+
+/// Who runs this.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Where the mail goes that is theirs; empty: nowhere.
+    pub email: Vec<Address>,
+    /// Its language.
+    pub language: Language,
+    /// How long a node may be without a link before it is worth a mail, and how long it must have one again.
+    pub node_down_after: Duration,
 }
 
 /// A vendor trunk.

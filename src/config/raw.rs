@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::de::Located;
 use super::log;
+use super::model::Language;
 use crate::call::outcome::Outcome;
 use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
 use crate::pbx::PbxKind;
@@ -111,17 +112,6 @@ pub(super) struct Customer {
     pub(super) email: Located<Texts>,
     /// The language of their mail.
     pub(super) language: Located<Language>,
-}
-
-/// A language of mails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Language {
-    /// English.
-    #[default]
-    En,
-    /// Russian.
-    Ru,
 }
 
 /// `[[connections]]`

@@ -7,7 +7,7 @@ use super::{Check, tables, texts};
 use crate::call::outcome::{CauseTable, Outcome};
 use crate::config::de::Located;
 use crate::config::model::{Connection, Customer, Node};
-use crate::config::raw::{self, Language};
+use crate::config::raw;
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
 use crate::ids::NodeId;
@@ -34,15 +34,12 @@ impl<'a> Check<'a> {
         if let Some((name, place)) = raw.name.placed() {
             self.plain_text(name, place, "name");
         }
-        let language = match raw.language.get().copied().unwrap_or_default() {
-            Language::En => "en",
-            Language::Ru => "ru",
-        };
         Some(Customer {
             id: id?.clone(),
             name: raw.name.get().cloned(),
-            email: texts(&raw.email).map(|(email, _)| email.to_owned()).collect(),
-            language: language.to_owned(),
+            email: texts(&raw.email).filter_map(|(email, _)| email.parse().ok()).collect(),
+            language: raw.language.get().copied().unwrap_or_default(),
+            time_zone: None,
         })
     }
 

@@ -13,9 +13,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::de::Located;
-use super::model::{Config, Connection, Node};
+use super::model::{Config, Connection, Language, Node, Operator};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
 use super::suggest;
@@ -61,7 +62,19 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let log = check.log();
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
     let connections: Vec<Connection> = connections.into_iter().map(|(connection, _)| connection).collect();
-    let config = Config { nodes, customers, connections, route_maps, variables, storage, control_socket, log };
+    let operator = Operator { email: Vec::new(), language: Language::En, node_down_after: Duration::from_secs(60) };
+    let config = Config {
+        nodes,
+        customers,
+        connections,
+        route_maps,
+        email: None,
+        operator,
+        variables,
+        storage,
+        control_socket,
+        log,
+    };
     (config, check.drafts)
 }
 

@@ -1,0 +1,115 @@
+//! A mail and how far its delivery is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::CustomerId;
+use crate::notify::notice::Subject;
+use crate::time::Timestamp;
+
+/// A mail, composed once: what is tried again later has the same content and the same Message-ID.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Letter {
+    /// Its number in the outbox; grows with every letter, so a smaller one is older.
+    pub number: u64,
+    /// Its Message-ID, without angle brackets. Made of what it is about, so that the same letter composed again after a
+    /// crash has the same.
+    pub message_id: String,
+    /// The Message-IDs that it answers, oldest first.
+    pub replies_to: Vec<String>,
+    /// When it was composed.
+    pub made_at: Timestamp,
+    /// Whose mail it is; `None` for the operator's.
+    pub customer: Option<CustomerId>,
+    /// What kind of mail it is.
+    pub kind: Kind,
+    /// What it is about.
+    pub about: Vec<Subject>,
+    /// Subject line.
+    pub subject: String,
+    /// The body as plain text.
+    pub text: String,
+    /// The body as HTML.
+    pub html: String,
+    /// To whom, and how far each delivery is. Each recipient is a delivery of its own: one wrong address must not keep
+    /// the mail from the others.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What kind of mail.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A connection became bad.
+    Alarm,
+    /// A connection became good again.
+    Recovery,
+    /// Several changes at once.
+    Digest,
+    /// Something that the operator must know of has begun.
+    ConditionBegan,
+    /// It is over.
+    ConditionOver,
+    /// Sent by hand, to see whether mails arrive.
+    Test,
+}
+
+impl Kind {
+    /// The word for it in headers and on the screen.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alarm => "alarm",
+            Self::Recovery => "recovery",
+            Self::Digest => "digest",
+            Self::ConditionBegan => "condition-began",
+            Self::ConditionOver => "condition-over",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// A delivery of a letter to one recipient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The address.
+    pub address: String,
+    /// How far it is.
+    pub state: DeliveryState,
+    /// How often it was tried.
+    pub tries: u32,
+    /// When it is due, while waiting.
+    pub next_try_at: Timestamp,
+    /// What the last try came to; empty where it succeeded or there was none.
+    pub problem: String,
+    /// When it came to its end; `None` while waiting.
+    pub settled_at: Option<Timestamp>,
+}
+
+/// How far a delivery is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryState {
+    /// To be tried, or tried again.
+    Waiting,
+    /// The mail server took it.
+    Sent,
+    /// Refused for good, or given up; an operator may have it tried again.
+    Dead,
+    /// An operator dropped it.
+    Dropped,
+}
+
+/// Why a delivery did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The mail server cannot be used now (no connection, no TLS, no login, silence, 421): no other letter would fare
+    /// better.
+    #[error("{0}")]
+    Server(String),
+    /// This letter was refused for now (4xx).
+    #[error("{0}")]
+    Temporary(String),
+    /// This letter was refused for good (5xx).
+    #[error("{0}")]
+    Permanent(String),
+}
