@@ -40,6 +40,8 @@ struct Summary {
     connections: usize,
     judged: usize,
     route_maps: usize,
+    /// The mail server or the program that mail goes through.
+    mail: Option<String>,
 }
 
 /// Checks the configuration.
@@ -87,7 +89,8 @@ impl Summary {
     fn of(config: &Config) -> Self {
         let judged = config.connections.iter().filter(|connection| connection.quality.is_monitored()).count();
         let (nodes, connections) = (config.nodes.len(), config.connections.len());
-        Self { nodes, connections, judged, route_maps: config.route_maps.len() }
+        let mail = config.email.as_ref().map(|email| email.via.to_string());
+        Self { nodes, connections, judged, route_maps: config.route_maps.len(), mail }
     }
 }
 
@@ -96,6 +99,10 @@ impl std::fmt::Display for Summary {
         let nodes = count(self.nodes, "node");
         let connections = count(self.connections, "connection");
         let maps = count(self.route_maps, "route map");
-        write!(f, "{nodes}, {connections} ({} judged), {maps}", self.judged)
+        write!(f, "{nodes}, {connections} ({} judged), {maps}, ", self.judged)?;
+        match &self.mail {
+            Some(via) => write!(f, "mail through {via}"),
+            None => f.write_str("no mail"),
+        }
     }
 }

@@ -54,6 +54,8 @@ impl Format {
 pub enum Purpose {
     /// To connect to the PBXs: everything must be there.
     Connect,
+    /// To send mail alone: what that needs must be there, the passwords and certificates of nodes are left out.
+    Mail,
     /// To look something up in it: passwords and certificates may be where only the running program finds them, in its
     /// environment or in files that only it can read. They are left out.
     Look,

@@ -1,6 +1,7 @@
 //! The checked configuration.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,10 +147,21 @@ pub enum Via {
     Sendmail(PathBuf),
 }
 
+impl fmt::Display for Via {
+    /// `host:port`, or the path of the program.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Smtp(Smtp { host, port, .. }) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Smtp(Smtp { host, port, .. }) => write!(f, "{host}:{port}"),
+            Self::Sendmail(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// A mail server.
 #[derive(Clone, Debug)]
 pub struct Smtp {
-    /// Its name or address.
+    /// Its name or address; one of IPv6 without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,

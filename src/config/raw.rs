@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::de::Located;
 use super::log;
-use super::model::Language;
+use super::model::{Language, Security};
 use crate::call::outcome::Outcome;
 use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
 use crate::pbx::PbxKind;
@@ -41,6 +41,10 @@ pub(super) struct Raw {
     pub(super) quality: Located<Quality>,
     /// Which outcome an answer stands for, unless a connection says otherwise.
     pub(super) causes: Located<Causes>,
+    /// How mail is sent.
+    pub(super) email: Located<Email>,
+    /// Who runs this.
+    pub(super) operator: Located<Operator>,
     /// The dialplan variables.
     pub(super) variables: Located<Variables>,
     /// Where state is kept.
@@ -112,6 +116,62 @@ pub(super) struct Customer {
     pub(super) email: Located<Texts>,
     /// The language of their mail.
     pub(super) language: Located<Language>,
+    /// The time zone of the times in their mail.
+    pub(super) time_zone: Located<String>,
+}
+
+/// `[email]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Email {
+    /// Who it comes from.
+    pub(super) from: Located<String>,
+    /// Where answers go.
+    pub(super) reply_to: Located<String>,
+    /// The mail server.
+    pub(super) server: Located<String>,
+    /// A local program in its place.
+    pub(super) sendmail: Located<PathBuf>,
+    /// How the connection to the server is protected.
+    pub(super) security: Located<Security>,
+    /// User of the server.
+    pub(super) username: Located<String>,
+    /// The password itself.
+    pub(super) password: Located<SecretString>,
+    /// A file whose first line is the password.
+    pub(super) password_file: Located<PathBuf>,
+    /// An environment variable that holds the password.
+    pub(super) password_env: Located<String>,
+    /// Certificates to trust instead of the system's.
+    pub(super) tls_ca_file: Located<PathBuf>,
+    /// Name by which we introduce ourselves.
+    pub(super) hello_name: Located<String>,
+    /// Longest attempt at a delivery.
+    pub(super) timeout_sec: Located<u64>,
+    /// How long a letter is tried.
+    pub(super) give_up_after: Located<String>,
+    /// More changes than this make one letter.
+    pub(super) digest_after: Located<u64>,
+    /// How long a change waits for others.
+    pub(super) digest_window_sec: Located<u64>,
+    /// Whether digits of called numbers are masked.
+    pub(super) mask_numbers: Located<bool>,
+    /// The time zone of the times in a letter.
+    pub(super) time_zone: Located<String>,
+    /// A folder of templates.
+    pub(super) templates: Located<PathBuf>,
+}
+
+/// `[operator]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Operator {
+    /// Where their mail goes.
+    pub(super) email: Located<Texts>,
+    /// The language of their mail.
+    pub(super) language: Located<Language>,
+    /// How long a node may be without a link.
+    pub(super) node_down_after_sec: Located<u64>,
 }
 
 /// `[[connections]]`

@@ -4,7 +4,9 @@
 //! that one mistake gives one message. The checked [`Config`] is only used where nothing was an error.
 
 mod connections;
+mod credentials;
 mod extras;
+mod mail;
 mod nodes;
 mod quality;
 mod routes;
@@ -13,10 +15,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::de::Located;
-use super::model::{Config, Connection, Language, Node, Operator};
+use super::model::{Config, Connection, Node};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
 use super::suggest;
@@ -56,25 +57,16 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let route_maps = check.route_maps(&nodes, &connections);
     check.routing_rules();
     check.scoring();
+    let email = check.email();
+    let operator = check.operator();
     let variables = check.variables();
     let storage = check.storage(context.file);
     let control_socket = check.control_socket(context.file);
     let log = check.log();
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
     let connections: Vec<Connection> = connections.into_iter().map(|(connection, _)| connection).collect();
-    let operator = Operator { email: Vec::new(), language: Language::En, node_down_after: Duration::from_secs(60) };
-    let config = Config {
-        nodes,
-        customers,
-        connections,
-        route_maps,
-        email: None,
-        operator,
-        variables,
-        storage,
-        control_socket,
-        log,
-    };
+    let config =
+        Config { nodes, customers, connections, route_maps, email, operator, variables, storage, control_socket, log };
     (config, check.drafts)
 }
 

@@ -1,24 +1,15 @@
 //! The PBXs.
 
-use std::fs;
-use std::path::Path;
+use secrecy::SecretString;
 
-use secrecy::{ExposeSecret, SecretString};
-
+use super::credentials::Sources;
 use super::{Check, tables};
 use crate::config::model::{Node, Tls};
 use crate::config::raw;
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
 use crate::config::{Purpose, environment};
-use crate::ids::NodeId;
 use crate::pbx::PbxKind;
-
-/// Longest password or user name: a line of either protocol holds about 1,000 bytes.
-const MAX_CREDENTIAL: usize = 256;
-
-/// Most of a password file that is read.
-const MAX_PASSWORD_FILE: u64 = 4096;
 
 impl<'a> Check<'a> {
     /// The nodes that have at least an id, with their places.
@@ -69,7 +60,7 @@ impl<'a> Check<'a> {
         }
         let username = self.username(raw, kind, place, &whose);
         let connect = self.purpose == Purpose::Connect;
-        let password = if connect { self.password(raw, place, &whose) } else { None };
+        let password = if connect { self.node_password(raw, place, &whose) } else { None };
         let tls = self.tls(raw, kind);
         self.only_for(
             PbxKind::Asterisk,
@@ -120,89 +111,10 @@ impl<'a> Check<'a> {
         Some(username.clone())
     }
 
-    fn credential(&mut self, text: &str, place: PlaceId, key: &str) {
-        if self.plain_text(text, place, key) && text.len() > MAX_CREDENTIAL {
-            let message = format!("`{key}` is longer than {MAX_CREDENTIAL} bytes");
-            self.note(Draft::error(Mark::Value(place), message));
-        }
-    }
-
-    /// The password, from where the configuration says. One from an environment override goes before all others.
-    fn password(&mut self, raw: &'a raw::Node, node: PlaceId, whose: &str) -> Option<SecretString> {
-        let sources = [
-            ("password", raw.password.place),
-            ("password_file", raw.password_file.place),
-            ("password_env", raw.password_env.place),
-        ];
-        let given: Vec<_> = sources.into_iter().filter_map(|(key, place)| Some((key, place?))).collect();
-        let overriding: Vec<_> = given.iter().copied().filter(|(_, place)| self.is_overridden(*place)).collect();
-        let given = if overriding.is_empty() { given } else { overriding };
-        match *given.as_slice() {
-            [] => {
-                self.note_no_password(raw.id.get(), node, whose);
-                None
-            }
-            [(_, first), (key, second), ..] => {
-                let draft = Draft::error(Mark::Key(second), format!("{whose} has more than one password"));
-                self.note(
-                    draft.also(Mark::Key(first), "one is here").help(format!("leave `{key}` or the other one out")),
-                );
-                None
-            }
-            [("password", place)] => {
-                let password = raw.password.get()?;
-                self.credential(password.expose_secret(), place, "password");
-                Some(password.clone())
-            }
-            [("password_file", place)] => self.password_file(raw.password_file.get()?, place),
-            [(_, place)] => self.password_env(raw.password_env.get()?, place),
-        }
-    }
-
-    fn is_overridden(&self, place: PlaceId) -> bool {
-        self.place(place).is_some_and(|place| place.variable.is_some())
-    }
-
-    fn note_no_password(&mut self, id: Option<&NodeId>, node: PlaceId, whose: &str) {
-        let step = id.map_or_else(|| "ID".to_owned(), |id| environment::step_name(id.as_str()));
-        let help = format!(
-            "write {}, or {}, or set the environment variable {}NODES__{step}__PASSWORD",
-            self.write("password", "\"...\""),
-            self.write("password_file", "\"/etc/pointsman/password\""),
-            environment::PREFIX,
-        );
-        self.note(Draft::error(Mark::Value(node), format!("{whose} has no password")).help(help));
-    }
-
-    fn password_file(&mut self, path: &Path, place: PlaceId) -> Option<SecretString> {
-        let path = self.path(path);
-        let shown = path.display();
-        let text = match read_small(&path) {
-            Ok(text) => text,
-            Err(why) => {
-                self.note(Draft::error(Mark::Value(place), format!("cannot read the password from {shown}: {why}")));
-                return None;
-            }
-        };
-        if is_open_to_all(&path) {
-            let draft = Draft::warning(Mark::Value(place), format!("every user of this machine can read {shown}"));
-            self.note(draft.help(format!("chmod 600 {shown}")));
-        }
-        let password = text.strip_suffix('\n').unwrap_or(&text);
-        let password = password.strip_suffix('\r').unwrap_or(password);
-        self.credential(password, place, "password_file");
-        Some(password.to_owned().into())
-    }
-
-    fn password_env(&mut self, variable: &str, place: PlaceId) -> Option<SecretString> {
-        let Some(password) = (self.variables)(variable) else {
-            let shown: String = variable.chars().take(80).collect();
-            let message = format!("the environment variable {shown:?} that holds the password is not set");
-            self.note(Draft::error(Mark::Value(place), message));
-            return None;
-        };
-        self.credential(&password, place, "password_env");
-        Some(password.into())
+    fn node_password(&mut self, raw: &'a raw::Node, place: PlaceId, whose: &str) -> Option<SecretString> {
+        let sources = Sources { password: &raw.password, file: &raw.password_file, variable: &raw.password_env };
+        let step = raw.id.get().map_or_else(|| "ID".to_owned(), |id| environment::step_name(id.as_str()));
+        self.password(&sources, place, whose, &format!("NODES__{step}"))
     }
 
     fn tls(&mut self, raw: &'a raw::Node, kind: Option<PbxKind>) -> Option<Tls> {
@@ -234,23 +146,6 @@ impl<'a> Check<'a> {
         });
         Some(Tls { ca_file, server_name: raw.tls_server_name.get().cloned() })
     }
-
-    fn ca_file(&mut self, path: &Path, place: PlaceId) {
-        use rustls_pki_types::pem::PemObject;
-        let shown = path.display();
-        let found = rustls_pki_types::CertificateDer::pem_file_iter(path)
-            .map_err(|error| error.to_string())
-            .and_then(|mut found| found.next().transpose().map_err(|error| error.to_string()));
-        match found {
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                self.note(Draft::error(Mark::Value(place), format!("{shown} holds no certificate in PEM form")));
-            }
-            Err(why) => {
-                self.note(Draft::error(Mark::Value(place), format!("cannot read certificates from {shown}: {why}")));
-            }
-        }
-    }
 }
 
 /// Whether the text is `host:port`; what to write instead, where it is not.
@@ -270,25 +165,6 @@ fn check_address(address: &str) -> Result<(), String> {
         None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
     };
     if good { Ok(()) } else { Err(help.to_owned()) }
-}
-
-fn read_small(path: &Path) -> Result<String, String> {
-    use std::io::Read;
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(MAX_PASSWORD_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_PASSWORD_FILE { Err("it is too long to hold a password".to_owned()) } else { Ok(text) }
-}
-
-#[cfg(unix)]
-fn is_open_to_all(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_open_to_all(_: &Path) -> bool {
-    false
 }
 
 #[cfg(test)]

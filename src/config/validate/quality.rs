@@ -19,6 +19,9 @@ const MAX_CALLS: u64 = 10_000;
 /// Longest retry interval: 30 days.
 const MAX_INTERVAL_SEC: u64 = 30 * 24 * 3600;
 
+/// Most names in a message.
+const MAX_LISTED: usize = 5;
+
 /// A metric: its monitor, its threshold, and their keys.
 struct Metric {
     monitor: fn(&Quality) -> &Located<bool>,
@@ -183,23 +186,46 @@ impl<'a> Check<'a> {
         Some(RetryBackoff { factor: factor?, max_sec: max_sec? })
     }
 
-    /// Warns of notifications that reach nobody, and that mail is not sent yet.
+    /// Warns of notifications that reach nobody.
     pub(super) fn nobody_to_notify(&mut self, connections: &[(Connection, PlaceId)]) {
-        let notifying = || connections.iter().filter(|(connection, _)| connection.quality.notify_on_status_change);
-        for (connection, place) in notifying().filter(|(connection, _)| connection.customer.is_none()) {
-            let message =
-                format!("`notify_on_status_change` is on for `{}`, and it has no `customer` to notify", connection.id);
+        let notifying: Vec<_> =
+            connections.iter().filter(|(connection, _)| connection.quality.notify_on_status_change).collect();
+        let Some((_, first_place)) = notifying.first() else { return };
+        if self.raw.email.is_absent() {
+            let own = tables(&self.raw.connections).find(|(_, at)| at == first_place);
+            let own = own.and_then(|(raw, _)| raw.quality.get());
+            let layers: Vec<_> = own.into_iter().chain(self.raw.quality.get()).collect();
+            let place = first(&layers, |quality| &quality.notify_on_status_change).place.unwrap_or(*first_place);
+            let message = "`notify_on_status_change` is on, and nothing says how mail is sent";
+            self.note(Draft::warning(Mark::Key(place), message).help(self.how_to_send()));
+        }
+        let orphans: Vec<_> = notifying.iter().filter(|(connection, _)| connection.customer.is_none()).collect();
+        if let Some((_, place)) = orphans.first() {
+            let whom = listed(orphans.iter().map(|(connection, _)| connection.id.as_str()));
+            let message = format!("`notify_on_status_change` is on, and there is no `customer` to notify: {whom}");
             self.note(Draft::warning(Mark::Value(*place), message));
         }
-        if let Some((_, place)) = notifying().next() {
-            let own = tables(&self.raw.connections).find(|(_, at)| at == place).and_then(|(raw, _)| raw.quality.get());
-            let layers: Vec<_> = own.into_iter().chain(self.raw.quality.get()).collect();
-            let place = first(&layers, |quality| &quality.notify_on_status_change).place.unwrap_or(*place);
-            let message =
-                "`notify_on_status_change` is not applied yet: this version records every change and sends no mail";
-            self.note(Draft::warning(Mark::Key(place), message));
+        for (customer, place) in tables(&self.raw.customers) {
+            let nowhere = customer.email.is_absent() || customer.email.get().is_some_and(|list| list.0.is_empty());
+            let (true, Some(id)) = (nowhere, customer.id.get()) else { continue };
+            let theirs: Vec<_> =
+                notifying.iter().filter(|(connection, _)| connection.customer.as_ref() == Some(id)).collect();
+            if !theirs.is_empty() {
+                let whom = listed(theirs.iter().map(|(connection, _)| connection.id.as_str()));
+                let message = format!("`{id}` has no `email` to be notified of its connections: {whom}");
+                let help = format!("write {}", self.write("email", "\"noc@acme.example\""));
+                self.note(Draft::warning(Mark::Value(place), message).help(help));
+            }
         }
     }
+}
+
+/// Names for a message, the first few of them.
+fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let more = names.len().saturating_sub(MAX_LISTED);
+    let names: Vec<_> = names.take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    let and_more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{and_more}", names.join(", "))
 }
 
 /// The innermost layer in which that key is written.
