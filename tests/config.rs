@@ -1222,6 +1222,21 @@ fn secrets_are_in_no_report() {
     assert!(!format!("{problems}{problems:?}").contains("hunter2"), "{problems}");
 }
 
+/// No address is a URL, and somebody will write one all the same.
+#[test]
+fn a_login_in_a_url_is_in_no_report() {
+    let text = "nodes:\n- id: a\n  kind: freeswitch\n  address: esl://x:hunter2@h:1\nemail:\n  from: a@b\n  server: smtp://u:hunter2@m\n";
+    for text in [text, &format!("{text}*"), &format!("{text}  server: x\n")] {
+        let problems = load(text, Format::Yaml).expect_err("mistakes");
+        let shown = format!("{problems}{problems:?}{}", serde_json::to_string(&problems).expect("JSON"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    // What stands around it is shown.
+    let text = r#"{"nodes": [{"id": "a", "kind": "x", "address": "esl://x:hunter2@h"}]}"#;
+    let shown = load(text, Format::Json).expect_err("mistakes").to_string();
+    assert!(shown.contains(r#""kind": "x", "address": "*****************"}"#), "{shown}");
+}
+
 /// Pieces that configurations are made of, in any order.
 fn garbage() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![

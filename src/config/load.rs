@@ -113,7 +113,7 @@ pub fn load_text(
     let environment: Vec<_> = environment.into_iter().collect();
     let bare = Reporter { file: path, text, places: &[] };
     let spots = locate::locate(text, format).map_err(|errors| syntax_problems(&bare, text, &errors))?;
-    let secrets = secret::spans(&spots);
+    let secrets = secret::spans(text, &spots);
     let file = values(text, format, &spots).map_err(|problem| match problem {
         Some(why) => Problems::unreadable(path, why),
         None => bare

@@ -3,15 +3,32 @@
 use super::locate::{Inside, Span, Spot};
 use super::suggest::{self, Homes};
 
-/// Where values stand that must not be shown: those of keys that are, or look like a misspelt, `password`.
-pub(super) fn spans(root: &Spot) -> Vec<Span> {
+/// Where values stand that must not be shown: those of keys that are, or look like a misspelt, `password`, and URLs that
+/// may hold one.
+pub(super) fn spans(text: &str, root: &Spot) -> Vec<Span> {
     let mut spans = Vec::new();
     root.for_each_field(&mut |key, spot| {
-        if is_secret(key) {
+        let value = text.get(spot.value.clone()).filter(|_| matches!(spot.inside, Inside::Nothing));
+        if is_secret(key) || value.and_then(login_in_url).is_some() {
             leaves(spot, &mut spans);
         }
     });
     spans
+}
+
+/// Where user and password stand in a text with a URL, which is no address here and is written for one all the same.
+fn login_in_url(text: &str) -> Option<Span> {
+    let start = text.find("://")? + 3;
+    Some(start..text[start..].rfind('@')? + start)
+}
+
+/// The beginning of what somebody wrote, for a message; a login in a URL left out.
+pub(super) fn shown(text: &str) -> String {
+    let text = match login_in_url(text) {
+        Some(Span { start, end }) => format!("{}***{}", &text[..start], &text[end..]),
+        None => text.to_owned(),
+    };
+    text.chars().take(80).collect()
 }
 
 fn leaves(spot: &Spot, spans: &mut Vec<Span>) {
@@ -113,6 +130,17 @@ mod tests {
         for key in ["password_file", "password_env", "address", "id", "map"] {
             assert!(!is_secret(key), "{key}");
         }
+    }
+
+    #[test]
+    fn a_login_in_a_url_is_not_shown() {
+        assert_eq!(shown("smtp://user:hunter2@mail:25"), "smtp://***@mail:25");
+        assert_eq!(shown("smtp://user:hunter2@@mail"), "smtp://***@mail");
+        assert_eq!(shown("smtp://mail:25"), "smtp://mail:25");
+        assert_eq!(shown("noc@acme.example"), "noc@acme.example");
+        let homes = Homes::from([(String::new(), ["server"].as_slice())]);
+        let text = "server = 'smtp://user:hunter2@mail\n";
+        assert_eq!(mask(text, &likely_spans(text, &homes)), "server = 'smtp:*******************\n");
     }
 
     #[test]

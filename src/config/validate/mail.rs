@@ -17,6 +17,7 @@ use crate::config::de::Located;
 use crate::config::model::{Email, Operator, Security, Smtp, Via};
 use crate::config::raw::{self, Texts};
 use crate::config::report::{Draft, Mark};
+use crate::config::secret::shown;
 use crate::config::tree::PlaceId;
 use crate::config::{Purpose, suggest};
 
@@ -301,11 +302,6 @@ impl Check<'_> {
 /// Where the password of the mail server may stand.
 fn mail(raw: &raw::Email) -> Sources<'_> {
     Sources { password: &raw.password, file: &raw.password_file, variable: &raw.password_env }
-}
-
-/// The beginning of what somebody wrote, for a message.
-fn shown(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 /// The address, as plain as mail servers agree on; what to write instead, where it is not.

@@ -7,6 +7,7 @@ use super::{Check, tables};
 use crate::config::model::{Node, Tls};
 use crate::config::raw;
 use crate::config::report::{Draft, Mark};
+use crate::config::secret::shown;
 use crate::config::tree::PlaceId;
 use crate::config::{Purpose, environment};
 use crate::pbx::PbxKind;
@@ -96,8 +97,7 @@ impl<'a> Check<'a> {
 
     fn address(&mut self, address: &str, place: PlaceId) {
         if let Err(help) = check_address(address) {
-            let shown: String = address.chars().take(80).collect();
-            let draft = Draft::error(Mark::Value(place), format!("`address` cannot be {shown:?}"));
+            let draft = Draft::error(Mark::Value(place), format!("`address` cannot be {:?}", shown(address)));
             self.note(draft.label("expected HOST:PORT").help(help));
         }
     }
