@@ -11,4 +11,6 @@
 //! the server's yes and our note of it repeats carries the same Message-ID.
 
 pub mod letter;
+pub mod message;
 pub mod notice;
+pub mod transport;

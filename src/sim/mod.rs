@@ -25,6 +25,7 @@ pub mod fault;
 pub mod freeswitch;
 pub mod handle;
 pub mod ledger;
+pub mod mail;
 mod pbx;
 pub mod replay;
 mod server;
