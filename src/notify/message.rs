@@ -150,7 +150,7 @@ impl Head {
 }
 
 /// Each run of white space and control characters as one space, none at the ends.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     words.join(" ")
 }

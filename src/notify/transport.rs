@@ -17,7 +17,7 @@ use lettre::Address;
 
 use crate::config::model::{Email, Via};
 use crate::notify::letter::Failure;
-use crate::notify::message::ascii_address;
+use crate::notify::message::{ascii_address, one_line};
 
 /// Most characters of another program's words that are kept: enough for what mail servers explain, little enough to
 /// be stored with every delivery.
@@ -100,8 +100,7 @@ impl Transport {
 
 /// Another program's words, fit for a line of ours.
 fn words(text: &str) -> String {
-    let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
-    let line = words.join(" ");
+    let line = one_line(text);
     match line.char_indices().nth(MAX_WORDS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

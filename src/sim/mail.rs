@@ -86,8 +86,8 @@ pub enum Step {
 /// What is done there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Say this, as it is, instead of the answer. The step goes on only where it begins with 2 or 3; with 421 the
-    /// connection ends.
+    /// Say this, as it is, instead of the answer. The step goes on only where it is a yes (2xx, 3xx after DATA); with
+    /// 421 the connection ends.
     Say(Vec<u8>),
     /// Say nothing more, and wait until the client goes.
     Silence,
@@ -132,6 +132,7 @@ struct Book {
     received_ever: u64,
     open: usize,
     connections: u64,
+    silences: u64,
 }
 
 impl MailServer {
@@ -182,8 +183,14 @@ impl MailServer {
         self.shared.book().connections
     }
 
-    /// Waits, at most `within` (real time), until `condition` holds; it is looked at again after every mail and every
-    /// connection. Says whether it came to hold.
+    /// How often a connection fell silent as scripted, since the start.
+    #[must_use]
+    pub fn silences(&self) -> u64 {
+        self.shared.book().silences
+    }
+
+    /// Waits, at most `within` (real time), until `condition` holds; it is looked at again after every mail,
+    /// connection and silence. Says whether it came to hold.
     pub async fn until(&self, within: Duration, condition: impl Fn(&Self) -> bool) -> bool {
         let mut changes = self.shared.changed.subscribe();
         let holds = async {
@@ -390,7 +397,7 @@ impl Session<'_> {
         // Kept before the answer, so that who hears it finds the mail.
         let taken = match self.act(&Step::End) {
             None | Some(Act::CloseAfter) => true,
-            Some(Act::Say(bytes)) => is_yes(bytes),
+            Some(Act::Say(bytes)) => is_yes(&Step::End, bytes),
             Some(Act::Silence | Act::Close) => false,
         };
         if taken {
@@ -444,13 +451,14 @@ impl Session<'_> {
             }
             Some(Act::Close | Act::CloseAfter) => Err(over()),
             Some(Act::Silence) => {
+                self.shared.change(|book| book.silences += 1);
                 tokio::io::copy(&mut self.io, &mut tokio::io::sink()).await?;
                 Err(over())
             }
             Some(Act::Say(bytes)) => {
                 self.io.write_all(&bytes).await?;
                 self.io.flush().await?;
-                if bytes.starts_with(b"421") { Err(over()) } else { Ok(is_yes(&bytes)) }
+                if bytes.starts_with(b"421") { Err(over()) } else { Ok(is_yes(step, &bytes)) }
             }
         }
     }
@@ -470,8 +478,8 @@ impl Session<'_> {
     }
 }
 
-fn is_yes(answer: &[u8]) -> bool {
-    matches!(answer.first(), Some(b'2' | b'3'))
+fn is_yes(step: &Step, answer: &[u8]) -> bool {
+    answer.starts_with(if *step == Step::Data { b"3" } else { b"2" })
 }
 
 fn decode(text: &str) -> String {

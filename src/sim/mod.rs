@@ -15,7 +15,8 @@
 //!
 //! Time comes from a [`Clock`](crate::clock::Clock), so that a fast clock compresses it; randomness comes from a seed.
 //! [`freeswitch`] and [`asterisk`] are dialogues without I/O; `server` alone touches sockets, and everything that a
-//! PBX can do wrong on the wire ([`fault`]) is done there, for both.
+//! PBX can do wrong on the wire ([`fault`]) is done there, for both. [`mail`] is a mail server, for what they give rise
+//! to.
 //!
 //! Not simulated: transfers, loopback and Local channels, masquerade. Recordings cover those.
 

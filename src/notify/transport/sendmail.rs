@@ -19,7 +19,7 @@ const MAX_STDERR: usize = 4096;
 
 /// How long the end of its complaints is waited for after the program has ended: something that it left running may
 /// hold them open.
-const STDERR_LIMIT: Duration = Duration::from_secs(1);
+const STDERR_LIMIT: Duration = Duration::from_millis(200);
 
 /// A program with sendmail's interface.
 #[derive(Debug)]

@@ -132,10 +132,10 @@ impl Server {
         limit: Duration,
     ) -> Result<String, Failure> {
         let mut delivery = Delivery { server: self, from, to, message, step: Step::Connect, outcome: None };
-        let ended = tokio::time::timeout(limit, Box::pin(delivery.run())).await;
+        // What ends in time ends with an outcome.
+        let _ = tokio::time::timeout(limit, Box::pin(delivery.run())).await;
         let Delivery { step, outcome, .. } = delivery;
         outcome.unwrap_or_else(|| {
-            debug_assert!(ended.is_err(), "a delivery ends with an outcome");
             Err(Failure::Server(format!("{self} did not answer within {} {}", span(limit), step.when())))
         })
     }
@@ -235,7 +235,7 @@ impl Delivery<'_> {
         let credentials = Credentials::new(user.to_owned(), password.expose_secret().to_owned());
         match connection.auth(MECHANISMS, &credentials).await {
             Ok(_) => Ok(()),
-            Err(error) => Err(Failure::Server(without(password, user, &self.message(&error)))),
+            Err(error) => Err(self.failure(&error)),
         }
     }
 
@@ -246,14 +246,15 @@ impl Delivery<'_> {
             return Ok(reply);
         }
         let (server, when) = (self.server, self.step.when());
-        Err(Failure::Temporary(format!("{server} answered out of turn {when}: {}", words(&spoken(&reply)))))
+        Err(Failure::Temporary(format!("{server} answered out of turn {when}: {}", self.said(&spoken(&reply)))))
     }
 
     fn failure(&self, error: &Error) -> Failure {
         let message = self.message(error);
         let of_the_letter = self.step.is_of_the_letter();
         match error.status().map(u16::from) {
-            Some(421) => Failure::Server(message),
+            // "Going away", and "log in first": so it would be with any other letter.
+            Some(421 | 530) => Failure::Server(message),
             Some(_) if of_the_letter && error.is_permanent() => Failure::Permanent(message),
             Some(_) if of_the_letter => Failure::Temporary(message),
             None if of_the_letter && is_garbled(error) => Failure::Temporary(message),
@@ -266,9 +267,9 @@ impl Delivery<'_> {
         let (server, when) = (self.server, self.step.when());
         if let Some(code) = error.status() {
             let said = error.source().map(ToString::to_string).unwrap_or_default();
-            return format!("{server} refused {}: {}", self.subject(), words(&format!("{code} {said}")));
+            return format!("{server} refused {}: {}", self.subject(), self.said(&format!("{code} {said}")));
         }
-        let cause = cause(error);
+        let cause = self.said(&cause(error));
         match self.step {
             _ if was_closed(error) => format!("{server} closed the connection {when}"),
             _ if is_garbled(error) => format!("{server} answered {when} with what is no SMTP reply: {cause}"),
@@ -276,6 +277,15 @@ impl Delivery<'_> {
             Step::StartTls => format!("TLS with {server} failed: {cause}"),
             _ => format!("the connection to {server} failed {when}: {cause}"),
         }
+    }
+
+    /// The server's words, without the password: servers are known to repeat what they did not understand.
+    fn said(&self, text: &str) -> String {
+        let Some((user, password)) = &self.server.login else { return words(text) };
+        let password = password.expose_secret();
+        let secrets = [BASE64.encode(format!("\0{user}\0{password}")), BASE64.encode(password), password.to_owned()];
+        let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+        words(&secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "***")))
     }
 
     /// What it is that was refused.
@@ -305,31 +315,34 @@ fn cause(error: &Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    let cause = words(&cause.to_string());
-    if cause.contains("UnknownIssuer") { format!("{cause} (ca_file can name the authority to trust)") } else { cause }
+    let hint =
+        if cause.to_string().contains("UnknownIssuer") { " (ca_file can name the authority to trust)" } else { "" };
+    format!("{cause}{hint}")
 }
 
 fn was_closed(error: &Error) -> bool {
+    if let Some(error) = io_error(error) {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        return matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
+    }
     // What lettre says of an end between two lines.
     error.is_response() && error.source().is_some_and(|source| source.to_string() == "incomplete response")
 }
 
-/// Whether the server said something that is no reply. Text that is not UTF-8 is one to lettre, too.
+/// Whether the server said something that is no reply.
 fn is_garbled(error: &Error) -> bool {
-    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    let not_text = source.is_some_and(|error| {
-        error.kind() == io::ErrorKind::InvalidData
-            && error.get_ref().is_none_or(|inner| !inner.is::<tokio_rustls::rustls::Error>())
-    });
-    (error.is_response() && !was_closed(error)) || not_text
+    match io_error(error) {
+        // That bytes are not UTF-8; rustls uses the same kind for its own errors.
+        Some(error) => {
+            let is_of_tls = error.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>());
+            error.kind() == io::ErrorKind::InvalidData && !is_of_tls
+        }
+        None => error.is_response() && !was_closed(error),
+    }
 }
 
-/// A message about a login, without the password: servers are known to repeat what they did not understand.
-fn without(password: &SecretString, user: &str, message: &str) -> String {
-    let password = password.expose_secret();
-    let secrets = [BASE64.encode(format!("\0{user}\0{password}")), BASE64.encode(password), password.to_owned()];
-    let secrets = secrets.iter().filter(|secret| !secret.is_empty());
-    secrets.fold(message.to_owned(), |message, secret| message.replace(secret, "***"))
+fn io_error(error: &Error) -> Option<&io::Error> {
+    std::iter::successors(error.source(), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
 fn client_id(name: &str) -> Result<ClientId, TransportError> {
@@ -353,7 +366,7 @@ fn tls_parameters(host: &str, smtp: &Smtp) -> Result<TlsParameters, TransportErr
     } else if rustls_native_certs::load_native_certs().certs.is_empty() {
         return Err(TransportError::NoCertificates);
     }
-    builder.build().map_err(|error| problem(cause(&error)))
+    builder.build().map_err(|error| problem(words(&cause(&error))))
 }
 
 fn certificates(smtp: &Smtp) -> Result<Vec<Certificate>, TransportError> {
