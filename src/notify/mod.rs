@@ -10,6 +10,7 @@
 //! transaction, and a letter is stored before it is tried. Never twice, as far as SMTP can tell: what a crash between
 //! the server's yes and our note of it repeats carries the same Message-ID.
 
+pub mod causes;
 pub mod letter;
 pub mod message;
 pub mod notice;
