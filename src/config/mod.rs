@@ -23,7 +23,7 @@ mod raw;
 pub mod report;
 mod schema;
 mod secret;
-mod suggest;
+pub(crate) mod suggest;
 mod tree;
 mod validate;
 

@@ -31,7 +31,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// The candidate that is closest to `word`, where one is close enough to be what was meant.
-pub(super) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.chars().take(80).flat_map(char::to_lowercase).collect();
     let tolerated = (word.chars().count() / 3).max(1);
     let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());

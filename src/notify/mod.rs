@@ -14,4 +14,5 @@ pub mod causes;
 pub mod letter;
 pub mod message;
 pub mod notice;
+pub mod render;
 pub mod transport;
