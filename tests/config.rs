@@ -208,7 +208,7 @@ fn what_the_full_sample_has_commented_out_is_true() {
             Ok(loaded) => assert_eq!(shown(&loaded.config), usual, "{line}"),
             Err(problems) => {
                 // The last one is in the place of another key that is there.
-                let excused = ["#password_file", "#password_env", "#tls_ca_file", "#templates", "#sendmail"];
+                let excused = ["#password_file", "#password_env", "#tls_ca_file", "#sendmail"];
                 assert!(excused.iter().any(|key| line.starts_with(key)), "{line}\n{problems}");
             }
         }
@@ -625,6 +625,32 @@ fn mail_has_defaults_and_keeps_what_is_said() {
     assert_eq!(config.operator.email[0].to_string(), "ops@b");
     assert_eq!((config.operator.language, config.operator.node_down_after), (Language::Ru, Duration::from_secs(300)));
     assert_eq!(config.customers[0].time_zone, Some(TimeZone::UTC));
+}
+
+#[test]
+fn what_is_wrong_with_templates_is_wrong_with_the_configuration() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("p.toml");
+    let folder = directory.path().join("own");
+    std::fs::create_dir_all(folder.join("en")).expect("made");
+    let text = format!(
+        "{NODE}[[connections]]\nid = 'v'\n[email]\nfrom = 'a@b'\nserver = 'm'\ntemplates = 'own'\ntimeout_sec = 0\n"
+    );
+    let read = |purpose| found(load_text(&file, &text, Format::Toml, [], purpose));
+    let timeout = "12:15 `timeout_sec` must be from 1 to 600";
+    assert_eq!(read(Purpose::Connect), [timeout]);
+    std::fs::write(folder.join("en/alarm.txt"), "one\n{{ nonsense").expect("written");
+    let problems = read(Purpose::Connect);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    let at = format!("11:13 {}:2: ", folder.join("en/alarm.txt").display());
+    assert!(problems[0].starts_with(&at), "{problems:?}");
+    assert_eq!(read(Purpose::Mail), problems);
+    assert_eq!(read(Purpose::Look), [timeout]);
+    for n in 0..30 {
+        std::fs::write(folder.join(format!("{n}.txt")), "").expect("written");
+    }
+    let problems = read(Purpose::Connect);
+    assert_eq!(problems[20..], ["11:13 11 more mistakes in templates", timeout]);
 }
 
 #[test]

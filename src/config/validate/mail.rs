@@ -20,6 +20,7 @@ use crate::config::report::{Draft, Mark};
 use crate::config::secret::shown;
 use crate::config::tree::PlaceId;
 use crate::config::{Purpose, suggest};
+use crate::notify::render::Templates;
 
 /// Longest mail address (RFC 5321).
 const MAX_ADDRESS: usize = 254;
@@ -29,6 +30,9 @@ const MAX_MAILBOX: usize = 400;
 
 /// Most addresses of one customer, or of the operator: each is a delivery of its own with every letter.
 const MAX_ADDRESSES: usize = 100;
+
+/// Most mistakes in templates that are told of: they must not crowd out those of the configuration.
+const MAX_BAD_TEMPLATES: usize = 20;
 
 /// How long a letter is tried, at least and at most.
 const GIVE_UP_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3600);
@@ -291,9 +295,20 @@ impl Check<'_> {
     fn templates(&mut self, raw: &Located<PathBuf>) -> Option<PathBuf> {
         let (path, place) = raw.placed()?;
         let path = self.path(path);
-        if self.purpose != Purpose::Look && !path.is_dir() {
+        if self.purpose == Purpose::Look {
+            return Some(path);
+        }
+        if !path.is_dir() {
             let message = format!("there is no folder {}", path.display());
             self.note(Draft::error(Mark::Value(place), message));
+            return None;
+        }
+        let bad = Templates::load(&path).err().unwrap_or_default();
+        for bad in bad.iter().take(MAX_BAD_TEMPLATES) {
+            self.note(Draft::error(Mark::Value(place), bad.to_string()));
+        }
+        if let Some(more) = bad.len().checked_sub(MAX_BAD_TEMPLATES).filter(|more| *more > 0) {
+            self.note(Draft::error(Mark::Value(place), format!("{more} more mistakes in templates")));
         }
         Some(path)
     }
