@@ -50,6 +50,7 @@ fn attempt(n: u64) -> Vec<StoreOp> {
         batch: vec![],
         interval_from: Timestamp::from_secs(1),
         bad_in_row: 0,
+        turned_bad_at: None,
     };
     let sample = sample(n);
     let tally = Tally::attempt(&sample, Duration::from_secs(10));

@@ -67,6 +67,7 @@ fn saved(n: u64) -> Saved {
         batch: (n - n % 10..=n).map(sample).collect(),
         interval_from: Timestamp::from_micros(n as i64 + 2),
         bad_in_row: n as u32,
+        turned_bad_at: Some(Timestamp::from_micros(n as i64 + 3)),
     }
 }
 

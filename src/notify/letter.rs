@@ -1,5 +1,7 @@
 //! A mail and how far its delivery is.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::CustomerId;
@@ -79,10 +81,74 @@ pub struct Delivery {
     pub tries: u32,
     /// When it is due, while waiting.
     pub next_try_at: Timestamp,
+    /// From when on the time counts after which it is given up.
+    pub waits_since: Timestamp,
     /// What the last try came to; empty where it succeeded or there was none.
     pub problem: String,
     /// When it came to its end; `None` while waiting.
     pub settled_at: Option<Timestamp>,
+}
+
+impl Letter {
+    /// Whether any of its deliveries may still be tried, on its own or by an operator.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.deliveries.iter().any(Delivery::is_open)
+    }
+
+    /// Whether any of its deliveries is dead.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.deliveries.iter().any(|delivery| delivery.state == DeliveryState::Dead)
+    }
+
+    /// All but what it says, for lists.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        let empty = String::new;
+        Self { text: empty(), html: empty(), ..self.clone() }
+    }
+}
+
+impl Delivery {
+    /// A delivery that is due at once.
+    #[must_use]
+    pub fn new(address: &str, now: Timestamp) -> Self {
+        Self {
+            address: address.to_owned(),
+            state: DeliveryState::Waiting,
+            tries: 0,
+            next_try_at: now,
+            waits_since: now,
+            problem: String::new(),
+            settled_at: None,
+        }
+    }
+
+    /// Whether it waits to be tried.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.state == DeliveryState::Waiting
+    }
+
+    /// Whether it may still be tried, on its own or by an operator.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, DeliveryState::Waiting | DeliveryState::Dead)
+    }
+
+    /// When it is given up.
+    #[must_use]
+    pub fn give_up_at(&self, give_up_after: Duration) -> Timestamp {
+        self.waits_since.after(give_up_after)
+    }
+
+    /// Brings it to its end.
+    pub fn settle(&mut self, state: DeliveryState, problem: &str, now: Timestamp) {
+        self.state = state;
+        problem.clone_into(&mut self.problem);
+        self.settled_at = Some(now);
+    }
 }
 
 /// How far a delivery is.

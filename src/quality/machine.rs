@@ -125,6 +125,8 @@ pub struct Saved {
     pub interval_from: Timestamp,
     /// Bad verdicts in a row.
     pub bad_in_row: u32,
+    /// When it last turned from good to bad.
+    pub turned_bad_at: Option<Timestamp>,
 }
 
 /// One connection (or connection and map): its state, its window, its batch.
@@ -142,6 +144,7 @@ pub struct Machine {
     placed: usize,
     interval_from: Timestamp,
     bad_in_row: u32,
+    turned_bad_at: Option<Timestamp>,
     /// What the last verdict was over.
     judged: Vec<Sample>,
 }
@@ -161,6 +164,7 @@ impl Machine {
             placed: 0,
             interval_from: now,
             bad_in_row: 0,
+            turned_bad_at: None,
             judged: Vec::new(),
             settings,
         }
@@ -266,6 +270,7 @@ impl Machine {
             batch: self.batch.samples().copied().collect(),
             interval_from: self.interval_from,
             bad_in_row: self.bad_in_row,
+            turned_bad_at: self.turned_bad_at,
         }
     }
 
@@ -277,8 +282,18 @@ impl Machine {
     /// nobody will ever see.
     #[must_use]
     pub fn restore(saved: Saved, settings: Settings, now: Timestamp) -> (Self, Option<Change>) {
-        let Saved { settings: then, state, since, epochs, measured_from, window, batch, interval_from, bad_in_row } =
-            saved;
+        let Saved {
+            settings: then,
+            state,
+            since,
+            epochs,
+            measured_from,
+            window,
+            batch,
+            interval_from,
+            bad_in_row,
+            turned_bad_at,
+        } = saved;
         let mut epochs = VecDeque::from(epochs);
         if epochs.is_empty() {
             epochs.push_back((measured_from, since));
@@ -295,6 +310,7 @@ impl Machine {
             // A clock that was ahead when this was saved must not hold a connection back for longer than an interval.
             interval_from: interval_from.min(now),
             bad_in_row,
+            turned_bad_at,
             judged: Vec::new(),
             settings: then,
         };
@@ -328,6 +344,12 @@ impl Machine {
     #[must_use]
     pub fn since(&self) -> Timestamp {
         self.since
+    }
+
+    /// When it last turned from good to bad, whatever became of it since; `None` where it never did.
+    #[must_use]
+    pub fn turned_bad_at(&self) -> Option<Timestamp> {
+        self.turned_bad_at
     }
 
     /// How it is judged.
@@ -464,6 +486,9 @@ impl Machine {
         self.state = to;
         if from != to {
             self.since = now;
+        }
+        if from == State::Good && to == State::Bad {
+            self.turned_bad_at = Some(now);
         }
         if to == State::Bad {
             self.interval_from = now;

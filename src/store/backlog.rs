@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::op::{ChangeRow, LegRow, StoreOp, Tally, Whose};
 use crate::ids::{LegId, NodeId, QualityKey};
+use crate::notify::kept::{Kept, KeptKey};
+use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::Saved;
 use crate::time::Timestamp;
 
@@ -17,6 +19,9 @@ pub(super) const MAX_MINUTES: usize = 60_000;
 
 /// Most legs that wait: more than a few full nodes carry, about 10 MB.
 pub(super) const MAX_LEGS: usize = 50_000;
+
+/// Most things of the outbox that wait: more than the outbox itself holds.
+pub(super) const MAX_MAIL: usize = 20_000;
 
 /// A leg's name: unique on its node only.
 pub(super) type LegKey = (NodeId, LegId);
@@ -31,6 +36,10 @@ pub(super) struct Pending {
     /// By minute since the epoch first, so that the oldest are found at once.
     pub(super) minutes: BTreeMap<(i64, Whose), Tally>,
     pub(super) generation: Option<u64>,
+    /// Newest last, at most [`FAILED_CALLS`] of each.
+    pub(super) failed: HashMap<QualityKey, VecDeque<FailedCall>>,
+    /// `None`: needed no more.
+    pub(super) mail: HashMap<KeptKey, Option<Kept>>,
 }
 
 impl Pending {
@@ -41,6 +50,8 @@ impl Pending {
             + self.legs.len()
             + self.minutes.len()
             + usize::from(self.generation.is_some())
+            + self.failed.values().map(VecDeque::len).sum::<usize>()
+            + self.mail.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -73,8 +84,21 @@ impl Pending {
             StoreOp::Generation(generation) => {
                 self.generation = self.generation.max(Some(generation));
             }
+            StoreOp::Failed(key, call) => self.push_failed(key, [*call]),
+            StoreOp::Mail(kept) => {
+                self.mail.insert(kept.key(), Some(kept));
+            }
+            StoreOp::MailGone(key) => {
+                self.mail.insert(key, None);
+            }
         }
         self.make_room()
+    }
+
+    fn push_failed(&mut self, key: QualityKey, calls: impl IntoIterator<Item = FailedCall>) {
+        let failed = self.failed.entry(key).or_default();
+        failed.extend(calls);
+        failed.drain(..failed.len().saturating_sub(FAILED_CALLS));
     }
 
     /// Puts back `older`, which could not be written. Says how many rows were dropped for want of room.
@@ -88,6 +112,10 @@ impl Pending {
             self.minutes.entry(key).or_default().add(&tally);
         }
         self.generation = self.generation.max(newer.generation);
+        for (key, calls) in newer.failed {
+            self.push_failed(key, calls);
+        }
+        self.mail.extend(newer.mail);
         self.make_room()
     }
 
@@ -106,6 +134,14 @@ impl Pending {
             let victim = self.legs.iter().find(|(_, row)| row.is_some()).map(|(key, _)| key.clone());
             if let Some(victim) = victim {
                 self.legs.remove(&victim);
+                dropped += 1;
+            }
+        }
+        if self.mail.len() > MAX_MAIL {
+            // The outbox itself has it in memory and goes on delivering; only a crash could lose it now.
+            let victim = self.mail.iter().find(|(_, kept)| kept.is_some()).map(|(key, _)| key.clone());
+            if let Some(victim) = victim {
+                self.mail.remove(&victim);
                 dropped += 1;
             }
         }
@@ -210,7 +246,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::call::outcome::Outcome;
     use crate::ids::ConnectionId;
+    use crate::notify::kept::Thread;
+    use crate::notify::notice::Subject;
     use crate::quality::machine::{Change, Reason, State};
     use crate::quality::settings::Settings;
     use crate::quality::window::{Epoch, Figures};
@@ -230,6 +269,7 @@ mod tests {
             batch: Vec::new(),
             interval_from: Timestamp::from_micros(0),
             bad_in_row: 0,
+            turned_bad_at: None,
         })
     }
 
@@ -272,6 +312,16 @@ mod tests {
         StoreOp::Count { at: Timestamp::from_secs(i64::from(minute) * 60), whose: Whose::Node(node()), tally }
     }
 
+    fn failed(at: i64) -> FailedCall {
+        let at = Timestamp::from_micros(at);
+        FailedCall { at, node: node(), number: None, outcome: Outcome::Busy, cause: Some(17), sip_status: None }
+    }
+
+    fn thread(n: u8, since: i64) -> Kept {
+        let since = Timestamp::from_micros(since);
+        Kept::Thread(Box::new(Thread { about: Subject::Connection(key(n)), message_id: "a@b".to_owned(), since }))
+    }
+
     /// A file in the simplest form: what it holds after some operations, or after a backlog was written to it.
     #[derive(Clone, Debug, Default, PartialEq)]
     struct Model {
@@ -280,9 +330,19 @@ mod tests {
         legs: HashMap<LegKey, Box<LegRow>>,
         minutes: BTreeMap<(i64, Whose), Tally>,
         generation: u64,
+        failed: HashMap<QualityKey, Vec<FailedCall>>,
+        mail: HashMap<KeptKey, Kept>,
     }
 
     impl Model {
+        fn fail(&mut self, key: &QualityKey, call: FailedCall) {
+            let failed = self.failed.entry(key.clone()).or_default();
+            failed.push(call);
+            if failed.len() > FAILED_CALLS {
+                failed.remove(0);
+            }
+        }
+
         fn perform(&mut self, op: StoreOp) {
             match op {
                 StoreOp::Quality(key, saved) => drop(self.quality.insert(key, saved)),
@@ -293,6 +353,9 @@ mod tests {
                     self.minutes.entry((minute(at), whose)).or_default().add(&tally);
                 }
                 StoreOp::Generation(generation) => self.generation = self.generation.max(generation),
+                StoreOp::Failed(key, call) => self.fail(&key, *call),
+                StoreOp::Mail(kept) => drop(self.mail.insert(kept.key(), kept)),
+                StoreOp::MailGone(key) => drop(self.mail.remove(&key)),
             }
         }
 
@@ -309,6 +372,15 @@ mod tests {
                 self.minutes.entry(key.clone()).or_default().add(tally);
             }
             self.generation = self.generation.max(pending.generation.unwrap_or(0));
+            for (key, calls) in &pending.failed {
+                calls.iter().for_each(|call| self.fail(key, call.clone()));
+            }
+            for (key, kept) in &pending.mail {
+                match kept {
+                    Some(kept) => drop(self.mail.insert(key.clone(), kept.clone())),
+                    None => drop(self.mail.remove(key)),
+                }
+            }
         }
     }
 
@@ -329,6 +401,9 @@ mod tests {
             (0..4u8).prop_map(gone),
             (0..3u8, 0..9u64).prop_map(|(minute, calls)| count(minute, calls)),
             (0..9u64).prop_map(StoreOp::Generation),
+            (0..3u8, 0..99i64).prop_map(|(n, at)| StoreOp::Failed(key(n), Box::new(failed(at)))),
+            (0..3u8, 0..9i64).prop_map(|(n, since)| StoreOp::Mail(thread(n, since))),
+            (0..3u8).prop_map(|n| StoreOp::MailGone(thread(n, 0).key())),
         ];
         let step = prop_oneof![
             4 => op.prop_map(Step::Hand),

@@ -21,6 +21,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ids::QualityKey;
+use crate::notify::kept::Kept;
+use crate::notify::notice::FailedCall;
 use crate::quality::machine::Saved;
 
 pub use op::{ChangeRow, LegRow, OUTCOMES, POINTSMAN, StoreOp, Tally, Whose};
@@ -40,6 +42,10 @@ pub struct Restored {
     pub legs: Vec<LegRow>,
     /// The latest changes, newest first, at most [`CHANGES_RESTORED`].
     pub changes: Vec<ChangeRow>,
+    /// The last failed calls of each connection, newest first.
+    pub failed: Vec<(QualityKey, FailedCall)>,
+    /// The outbox.
+    pub mail: Vec<Kept>,
     /// Rows that could not be read (somebody else wrote them) and were left alone.
     pub unreadable: usize,
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::call::outcome::Outcome;
 use crate::ids::{LegId, NodeId, QualityKey};
+use crate::notify::kept::{Kept, KeptKey};
+use crate::notify::notice::FailedCall;
 use crate::quality::machine::{Change, Saved};
 use crate::quality::window::{Epoch, Sample};
 use crate::time::Timestamp;
@@ -35,6 +37,12 @@ pub enum StoreOp {
     },
     /// The generation of the variables; never goes back.
     Generation(u64),
+    /// A failed call; of each connection the latest [`FAILED_CALLS`](crate::notify::notice::FAILED_CALLS) are kept.
+    Failed(QualityKey, Box<FailedCall>),
+    /// Something of the outbox; replaces what is kept under its name.
+    Mail(Kept),
+    /// It is needed no more.
+    MailGone(KeptKey),
 }
 
 /// A row of the history.

@@ -4,7 +4,7 @@
 //! so that a connection's state is written as a difference (a finished attempt: one row more, one row less), and so
 //! that everything can be written again when somebody takes the file away.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,6 +17,8 @@ use super::backlog::{LegKey, Pending};
 use super::op::{ChangeRow, LegRow, Tally, Whose};
 use super::{CHANGES_RESTORED, Restored};
 use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
+use crate::notify::kept::{Kept, KeptKey, KeptKind};
+use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::{Change, Saved};
 use crate::quality::window::{Epoch, Figures, Sample};
 use crate::time::Timestamp;
@@ -60,6 +62,7 @@ pub(super) struct Content {
     quality: HashMap<QualityKey, Stored>,
     legs: HashMap<LegKey, LegRow>,
     generation: u64,
+    mail: HashMap<KeptKey, Kept>,
 }
 
 impl Content {
@@ -83,6 +86,10 @@ impl Content {
         }
         for key in found.legs.keys().filter(|key| !self.legs.contains_key(*key)) {
             missing.legs.insert(key.clone(), None);
+        }
+        // What a file holds of mail beyond ours is mail that nobody got yet: it stays for the next start.
+        for (key, kept) in self.mail.iter().filter(|(key, kept)| found.mail.get(*key) != Some(*kept)) {
+            missing.mail.insert(key.clone(), Some(kept.clone()));
         }
         missing.generation = (self.generation > found.generation).then_some(self.generation);
         missing
@@ -116,6 +123,15 @@ pub(super) async fn write(
     if let Some(generation) = pending.generation {
         write_generation(&mut tx, generation).await?;
     }
+    for (key, calls) in &pending.failed {
+        write_failed(&mut tx, key, calls).await?;
+    }
+    for (key, kept) in &pending.mail {
+        match kept {
+            Some(kept) => write_mail(&mut tx, key, kept).await?,
+            None => delete_mail(&mut tx, key).await?,
+        }
+    }
     tx.commit().await?;
 
     content.quality.extend(stored);
@@ -126,6 +142,12 @@ pub(super) async fn write(
         };
     }
     content.generation = content.generation.max(pending.generation.unwrap_or(0));
+    for (key, kept) in &pending.mail {
+        match kept {
+            Some(kept) => content.mail.insert(key.clone(), kept.clone()),
+            None => content.mail.remove(key),
+        };
+    }
     Ok(())
 }
 
@@ -155,7 +177,18 @@ async fn write_quality(
 /// Whether everything that stands in the connection's own row is equal. Names every field, so that a new one is not
 /// forgotten here.
 fn same_but_for_samples(a: &Saved, b: &Saved) -> bool {
-    let Saved { settings, state, since, epochs, measured_from, window: _, batch: _, interval_from, bad_in_row } = a;
+    let Saved {
+        settings,
+        state,
+        since,
+        epochs,
+        measured_from,
+        window: _,
+        batch: _,
+        interval_from,
+        bad_in_row,
+        turned_bad_at,
+    } = a;
     *settings == b.settings
         && *state == b.state
         && *since == b.since
@@ -163,17 +196,31 @@ fn same_but_for_samples(a: &Saved, b: &Saved) -> bool {
         && *measured_from == b.measured_from
         && *interval_from == b.interval_from
         && *bad_in_row == b.bad_in_row
+        && *turned_bad_at == b.turned_bad_at
 }
 
 async fn upsert_quality(tx: &mut SqliteTransaction<'_>, key: &QualityKey, saved: &Saved) -> Result<i64, sqlx::Error> {
-    let Saved { settings, state, since, epochs, measured_from, window: _, batch: _, interval_from, bad_in_row } = saved;
+    let Saved {
+        settings,
+        state,
+        since,
+        epochs,
+        measured_from,
+        window: _,
+        batch: _,
+        interval_from,
+        bad_in_row,
+        turned_bad_at,
+    } = saved;
     sqlx::query_scalar(
-        "INSERT INTO quality (connection, map, state, since, epochs, measured_from, interval_from, bad_in_row, settings)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        "INSERT INTO quality (connection, map, state, since, epochs, measured_from, interval_from, bad_in_row, settings,
+             turned_bad_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (connection, map) DO UPDATE SET
              state = excluded.state, since = excluded.since, epochs = excluded.epochs,
              measured_from = excluded.measured_from, interval_from = excluded.interval_from,
-             bad_in_row = excluded.bad_in_row, settings = excluded.settings
+             bad_in_row = excluded.bad_in_row, settings = excluded.settings,
+             turned_bad_at = excluded.turned_bad_at
          RETURNING id",
     )
     .bind(key.connection.as_str())
@@ -185,6 +232,7 @@ async fn upsert_quality(tx: &mut SqliteTransaction<'_>, key: &QualityKey, saved:
     .bind(interval_from.as_micros())
     .bind(bad_in_row)
     .bind(json(settings))
+    .bind(turned_bad_at.map(Timestamp::as_micros))
     .fetch_one(&mut **tx)
     .await
 }
@@ -371,6 +419,58 @@ async fn write_generation(tx: &mut SqliteTransaction<'_>, generation: u64) -> Re
     Ok(())
 }
 
+// ===== failed calls, mail =====
+
+async fn write_failed(
+    tx: &mut SqliteTransaction<'_>,
+    key: &QualityKey,
+    calls: &VecDeque<FailedCall>,
+) -> Result<(), sqlx::Error> {
+    for FailedCall { at, node, number, outcome, cause, sip_status } in calls {
+        sqlx::query(
+            "INSERT INTO failed_call (connection, map, at, node, number, outcome, cause, sip_status)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(key.connection.as_str())
+        .bind(map_text(key))
+        .bind(at.as_micros())
+        .bind(node.as_str())
+        .bind(number.as_deref())
+        .bind(word(outcome))
+        .bind(*cause)
+        .bind(*sip_status)
+        .execute(&mut **tx)
+        .await?;
+    }
+    sqlx::query(
+        "DELETE FROM failed_call WHERE connection = ?1 AND map = ?2 AND id <= (
+             SELECT id FROM failed_call WHERE connection = ?1 AND map = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+    )
+    .bind(key.connection.as_str())
+    .bind(map_text(key))
+    .bind(int(FAILED_CALLS as u64))
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+async fn write_mail(tx: &mut SqliteTransaction<'_>, key: &KeptKey, kept: &Kept) -> Result<(), sqlx::Error> {
+    let body = kept.body().map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+    sqlx::query("INSERT OR REPLACE INTO outbox (kind, name, body) VALUES (?, ?, ?)")
+        .bind(key.kind.word())
+        .bind(&key.name)
+        .bind(body)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+async fn delete_mail(tx: &mut SqliteTransaction<'_>, key: &KeptKey) -> Result<(), sqlx::Error> {
+    let delete = sqlx::query("DELETE FROM outbox WHERE kind = ? AND name = ?");
+    delete.bind(key.kind.word()).bind(&key.name).execute(&mut **tx).await?;
+    Ok(())
+}
+
 // ===== reading back =====
 
 /// Reads everything that stands for a state, and the latest changes.
@@ -381,11 +481,14 @@ pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restor
         quality: read_quality(&mut tx, &mut restored.unreadable).await?,
         legs: read_legs(&mut tx, &mut restored.unreadable).await?,
         generation: read_generation(&mut tx).await?,
+        mail: read_mail(&mut tx, &mut restored.unreadable).await?,
     };
+    restored.failed = read_failed(&mut tx, &mut restored.unreadable).await?;
     restored.changes = read_changes(&mut tx, CHANGES_RESTORED, &mut restored.unreadable).await?;
     tx.rollback().await?;
     restored.generation = content.generation;
     restored.machines = content.quality.iter().map(|(key, stored)| (key.clone(), stored.saved.clone())).collect();
+    restored.mail = content.mail.values().cloned().collect();
     restored.machines.sort_by(|(a, _), (b, _)| a.cmp(b));
     restored.legs = content.legs.values().cloned().collect();
     restored.legs.sort_by(|a, b| (a.placed_at, &a.node, &a.leg).cmp(&(b.placed_at, &b.node, &b.leg)));
@@ -450,6 +553,7 @@ fn quality_of(row: &SqliteRow) -> Result<(QualityKey, Stored), BadRow> {
         batch: Vec::new(),
         interval_from: Timestamp::from_micros(row.try_get("interval_from")?),
         bad_in_row: row.try_get("bad_in_row")?,
+        turned_bad_at: row.try_get::<Option<i64>, _>("turned_bad_at")?.map(Timestamp::from_micros),
     };
     let stored = Stored { id: row.try_get("id")?, saved, window: Rows::Before(0), batch: Rows::Before(0) };
     Ok((key_of(row)?, stored))
@@ -529,6 +633,45 @@ fn change_of(row: &SqliteRow) -> Result<ChangeRow, BadRow> {
     let words = row.try_get::<&str, _>("words")?.into();
     let who = row.try_get::<&str, _>("who")?.into();
     Ok(ChangeRow { key: key_of(row)?, change, words, who })
+}
+
+async fn read_failed(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<Vec<(QualityKey, FailedCall)>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM failed_call ORDER BY id DESC").fetch_all(&mut **tx).await?;
+    let calls: Vec<_> = rows.iter().filter_map(|row| failed_of(row).ok()).collect();
+    *unreadable += rows.len() - calls.len();
+    Ok(calls)
+}
+
+fn failed_of(row: &SqliteRow) -> Result<(QualityKey, FailedCall), BadRow> {
+    let call = FailedCall {
+        at: Timestamp::from_micros(row.try_get("at")?),
+        node: NodeId::new(row.try_get("node")?)?,
+        number: row.try_get::<Option<&str>, _>("number")?.map(Into::into),
+        outcome: from_word(row.try_get("outcome")?)?,
+        cause: row.try_get("cause")?,
+        sip_status: row.try_get("sip_status")?,
+    };
+    Ok((key_of(row)?, call))
+}
+
+async fn read_mail(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<KeptKey, Kept>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM outbox").fetch_all(&mut **tx).await?;
+    let kept: HashMap<_, _> = rows.iter().filter_map(|row| mail_of(row).ok()).collect();
+    *unreadable += rows.len() - kept.len();
+    Ok(kept)
+}
+
+fn mail_of(row: &SqliteRow) -> Result<(KeptKey, Kept), BadRow> {
+    let word: &str = row.try_get("kind")?;
+    let kind = KeptKind::ALL.into_iter().find(|kind| kind.word() == word).ok_or(BadRow)?;
+    let name = row.try_get("name")?;
+    Ok((KeptKey { kind, name }, Kept::read(kind, row.try_get("body")?)?))
 }
 
 fn key_of(row: &SqliteRow) -> Result<QualityKey, BadRow> {
