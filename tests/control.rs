@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman::control::{self, ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, Request, Response};
-use pointsman::engine::view::{StorageView, UnknownTrunk, View};
+use pointsman::engine::view::{MailView, StorageView, UnknownTrunk, View};
 use pointsman::ids::NodeId;
+use pointsman::notify::run::OutboxDesk;
 use pointsman::tasks::Tasks;
 use pointsman::time::Timestamp;
 use tokio::sync::watch;
@@ -27,6 +28,7 @@ fn view(generation: u64) -> Arc<View> {
         connections: vec![],
         maps: vec![],
         changes: vec![],
+        mail: MailView::default(),
         storage: StorageView { healthy: true, ..StorageView::default() },
         unknown_trunks: vec![UnknownTrunk {
             node: NodeId::new("pbx-01").unwrap(),
@@ -49,14 +51,14 @@ async fn served() -> Served {
     let path = dir.path().join("run/pointsman.sock");
     let (view, receiver) = watch::channel(view(1));
     let tasks = Tasks::new();
-    control::serve(&path, receiver, &tasks).await.unwrap();
+    control::serve(&path, receiver, OutboxDesk::default(), &tasks).await.unwrap();
     Served { path, view, tasks, _dir: dir }
 }
 
 async fn serve_again(path: &Path) -> Result<Tasks, ControlError> {
     let tasks = Tasks::new();
     let (_, receiver) = watch::channel(view(2));
-    control::serve(path, receiver, &tasks).await.map(|()| tasks)
+    control::serve(path, receiver, OutboxDesk::default(), &tasks).await.map(|()| tasks)
 }
 
 /// What the server says to these bytes, until it closes or has answered a line.
@@ -145,7 +147,7 @@ async fn requests_that_make_no_sense_are_refused_in_words() {
     blocking(move || {
         for (bytes, expected) in [
             (b"hello\n".to_vec(), "not understood"),
-            (br#"{"request":"fly"}"#.iter().chain(b"\n").copied().collect(), "ping and status"),
+            (br#"{"request":"fly"}"#.iter().chain(b"\n").copied().collect(), "expected one of `ping`, `status`"),
             (b"\xff\xfe\n".to_vec(), "not understood"),
             (vec![b'['; MAX_REQUEST + 2], "at most"),
         ] {

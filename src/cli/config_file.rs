@@ -51,6 +51,14 @@ impl ConfigFile {
         Ok(config::load(&self.find()?)?)
     }
 
+    /// Reads and checks it, to send mail: for commands that need the mail server's password and no other.
+    ///
+    /// # Errors
+    /// All problems of the configuration ([`config::Problems`], exit code 2), or [`WrongUsage`] where there is none.
+    pub fn load_to_mail(&self) -> anyhow::Result<Loaded> {
+        Ok(config::load_with(&self.find()?, std::env::vars_os(), Purpose::Mail)?)
+    }
+
     /// Reads and checks it, to look something up in it: for commands that need no password.
     ///
     /// # Errors

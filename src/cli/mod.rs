@@ -17,9 +17,12 @@ pub mod config_file;
 pub mod demo;
 pub mod judge;
 pub mod logging;
+pub mod outbox;
 pub mod replay;
 pub mod run;
 pub mod status;
+pub mod templates;
+pub mod test_email;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -42,12 +45,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("pointsman check -c pointsman.toml", "every mistake of a configuration at once"),
     ("pointsman run -c pointsman.toml", "do the job"),
     ("pointsman status", "what every node and connection is doing now"),
+    ("pointsman test-email acme", "does mail arrive, and how does it look"),
     ("pointsman run --log info,pointsman::pbx=debug", "with all details of the links to the PBXs"),
 ];
 
 /// The commands as `--help` shows them. A test holds this list against the commands that there are.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Beside the PBXs", &["run", "check", "status", "clear"]),
+    ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
     ("Your shell", &["completions"]),
 ];
@@ -75,6 +80,12 @@ enum Command {
     Check(check::Args),
     /// Show what a running pointsman sees: nodes, connections, hunt orders, latest changes
     Status(status::Args),
+    /// Look at the mails that wait or are dead; have them tried again or dropped
+    Outbox(outbox::Args),
+    /// Send a customer a test mail, or an example of each kind, and say what the mail server answers
+    TestEmail(test_email::Args),
+    /// Write the built-in mail templates to files, to be changed
+    Templates(templates::Args),
     /// Put the static hunt orders back into the PBXs' variables, after pointsman has been stopped
     Clear(clear::Args),
     /// Watch it work: simulated PBXs, callers and vendors, with the real program over them
@@ -120,6 +131,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(args, &cli.log),
         Command::Check(args) => quiet(&cli.log).and_then(|()| check::run(&args)),
         Command::Status(args) => quiet(&cli.log).and_then(|()| status::run(args)),
+        Command::Outbox(args) => quiet(&cli.log).and_then(|()| outbox::run(args)),
+        Command::TestEmail(args) => quiet(&cli.log).and_then(|()| test_email::run(args)),
+        Command::Templates(args) => quiet(&cli.log).and_then(|()| templates::run(args)),
         Command::Clear(args) => quiet(&cli.log).and_then(|()| clear::run(args)),
         Command::Replay(args) => quiet(&cli.log).and_then(|()| replay::run(args)),
         Command::Judge(args) => quiet(&cli.log).and_then(|()| judge::run(args)),

@@ -15,7 +15,9 @@ use crate::cli::WrongUsage;
 use crate::cli::config_file::ConfigFile;
 use crate::clock::Clock;
 use crate::control::{self, ControlError, Request, Response};
-use crate::engine::view::{ConnectionView, LinkState, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View};
+use crate::engine::view::{
+    ConnectionView, LinkState, LinkView, MailView, MapView, NodeView, UnknownTrunk, VariablesView, View,
+};
 use crate::ids::ConnectionId;
 use crate::pbx::PbxKind;
 use crate::quality::machine::State;
@@ -85,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn socket_of(config: &ConfigFile) -> anyhow::Result<PathBuf> {
+pub(super) fn socket_of(config: &ConfigFile) -> anyhow::Result<PathBuf> {
     config.find().map_err(|error| WrongUsage(format!("{error}, or the control socket with --socket PATH")))?;
     Ok(config.load_to_look()?.config.control_socket)
 }
@@ -108,7 +110,7 @@ fn print(out: &mut impl Write, view: &View, json: bool) -> io::Result<()> {
     }
 }
 
-fn width() -> u16 {
+pub(super) fn width() -> u16 {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(WIDTH, |size| size.ws_col.max(WIDTH))
 }
 
@@ -135,7 +137,20 @@ fn text(view: &View, now: Timestamp, width: u16) -> String {
 fn head(view: &View, now: Timestamp) -> String {
     let running = duration(now.since(view.started_at));
     let stored = if view.storage.healthy { "storing" } else { "NOT storing" };
-    format!("pointsman {}, running for {running}, generation {}, {stored}", view.version, view.generation)
+    let mail = if view.mail.configured { format!("\n{}", mail(&view.mail)) } else { String::new() };
+    format!("pointsman {}, running for {running}, generation {}, {stored}{mail}", view.version, view.generation)
+}
+
+fn mail(mail: &MailView) -> String {
+    let mut words = vec![format!("{} sent", mail.sent)];
+    let waiting = mail.waiting + mail.undecided;
+    if waiting > 0 {
+        words.push(format!("{waiting} waiting"));
+    }
+    if mail.dead > 0 {
+        words.push(format!("{} DEAD", mail.dead));
+    }
+    format!("Mail through {}: {}", printable(&mail.via), words.join(", "))
 }
 
 /// What needs somebody's attention and has no line of its own in a table.
@@ -149,6 +164,7 @@ fn troubles(view: &View) -> Option<String> {
     if storage.dropped > 0 {
         lines.push(format!("Storage: {} could not be kept and were dropped", plural(storage.dropped, "row")));
     }
+    lines.extend(mail_troubles(&view.mail, view.at));
     for node in &view.nodes {
         if node.link.state != LinkState::Up && !node.link.reason.is_empty() {
             lines.push(format!("{}: {}", node.id, printable(&node.link.reason)));
@@ -156,6 +172,22 @@ fn troubles(view: &View) -> Option<String> {
         lines.extend(losses(&node.link).map(|losses| format!("{}: {losses}", node.id)));
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn mail_troubles(mail: &MailView, now: Timestamp) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !mail.problem.is_empty() {
+        let next = mail.next_try_at.map(|at| format!("; next try in {}", duration(at.since(now)))).unwrap_or_default();
+        lines.push(format!("Mail: {}{next}", printable(&mail.problem)));
+    }
+    if mail.dead > 0 {
+        let dead = plural(mail.dead as u64, "mail");
+        lines.push(format!("Mail: {dead} could not be delivered, see `pointsman outbox`"));
+    }
+    if mail.lost > 0 {
+        lines.push(format!("Mail: {} dropped, because too many waited", plural(mail.lost, "mail")));
+    }
+    lines
 }
 
 /// What a link lost since the start, where it lost anything.
@@ -393,7 +425,7 @@ fn roughly(span: Duration) -> String {
 }
 
 /// A span in its two largest units: `12 s`, `7 min 12 s`, `3 h 5 min`, `2 d 4 h`.
-fn duration(span: Duration) -> String {
+pub(super) fn duration(span: Duration) -> String {
     let seconds = span.as_secs();
     let two = |value: u64, unit: &str, size: u64, smaller: &str, smaller_size: u64| {
         let rest = value % size / smaller_size;
@@ -424,7 +456,7 @@ fn plural(count: u64, what: &str) -> String {
 }
 
 /// Text from outside (names, reasons) without what a terminal would take for a command.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -525,6 +557,17 @@ mod tests {
                 change,
                 words: "good -> bad: ASR 35 % is under 40 % over the last 20 calls; its preference is lowered".into(),
             }],
+            mail: MailView {
+                configured: true,
+                sent: 12,
+                waiting: 2,
+                undecided: 1,
+                dead: 1,
+                via: "mail.example.net:587".into(),
+                problem: "mail.example.net:587: connection refused\r".into(),
+                next_try_at: Some(second(75)),
+                ..MailView::default()
+            },
             storage: StorageView { healthy: false, problem: "the disk is full".into(), backlog: 213, dropped: 0 },
             unknown_trunks: vec![
                 UnknownTrunk { node: NodeId::new("pbx-01").unwrap(), trunk: "vendor-z".into(), attempts: 1 },

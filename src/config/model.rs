@@ -280,6 +280,20 @@ impl Config {
         self.nodes.iter().find(|node| node.id == *id)
     }
 
+    /// The customer of that name.
+    #[must_use]
+    pub fn customer(&self, id: &CustomerId) -> Option<&Customer> {
+        self.customers.iter().find(|customer| customer.id == *id)
+    }
+
+    /// Who is to hear of a connection's changes; `None` where nobody is, or can be.
+    #[must_use]
+    pub fn reader_of(&self, connection: &Connection) -> Option<&Customer> {
+        let wanted = connection.quality.notify_on_status_change && self.email.is_some();
+        let customer = connection.customer.as_ref().filter(|_| wanted)?;
+        self.customer(customer).filter(|customer| !customer.email.is_empty())
+    }
+
     /// The connection of that name.
     #[must_use]
     pub fn connection(&self, id: &ConnectionId) -> Option<&Connection> {

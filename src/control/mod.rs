@@ -2,8 +2,8 @@
 //!
 //! A Unix socket, because who may use it is then decided by the file system: its directory is made for its user alone
 //! and the socket has mode 0600. One JSON object per line in each direction; a connection may carry several requests,
-//! answered in order. [`serve`] answers from the published [`View`], so a client, however slow or broken, costs the
-//! engine nothing.
+//! answered in order. [`serve`] answers from the published [`View`] and asks the outbox; the engine is never asked, so a
+//! client, however slow or broken, costs it nothing.
 
 mod client;
 mod server;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::view::View;
+use crate::notify::letter::Letter;
 
 pub use client::{request, request_blocking};
 pub use server::serve;
@@ -43,6 +44,21 @@ pub enum Request {
     Ping,
     /// The picture.
     Status,
+    /// The letters of the outbox.
+    Outbox {
+        /// Also those that are settled.
+        all: bool,
+    },
+    /// Try letters now: that one, or all that are dead.
+    OutboxRetry {
+        /// Its number.
+        letter: Option<u64>,
+    },
+    /// Do not try letters any more: that one, or all that are dead.
+    OutboxDrop {
+        /// Its number.
+        letter: Option<u64>,
+    },
 }
 
 /// The answer, with who gave it: the command line and the running program may be of different versions.
@@ -65,6 +81,10 @@ pub enum Response {
     Pong,
     /// To [`Request::Status`].
     Status(Arc<View>),
+    /// To [`Request::Outbox`]: oldest first, without their bodies.
+    Outbox(Vec<Letter>),
+    /// To [`Request::OutboxRetry`] and [`Request::OutboxDrop`]: how many deliveries it concerns.
+    Deliveries(usize),
     /// The request was not understood or could not be done: why, in a sentence.
     Refused(String),
 }

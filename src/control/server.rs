@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, Request, Response};
 use crate::engine::view::View;
+use crate::notify::run::{OutboxDesk, Refused, Which};
 use crate::tasks::Tasks;
 
 /// What follows the name of the socket while it is being made.
@@ -28,9 +29,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// # Errors
 /// [`ControlError::AlreadyRunning`] where somebody answers there; see the other variants. A socket that a dead process
 /// left is replaced.
-pub async fn serve(path: &Path, view: watch::Receiver<Arc<View>>, tasks: &Tasks) -> Result<(), ControlError> {
+pub async fn serve(
+    path: &Path,
+    view: watch::Receiver<Arc<View>>,
+    outbox: OutboxDesk,
+    tasks: &Tasks,
+) -> Result<(), ControlError> {
     let socket = Socket::bind(path)?;
-    let server = Server { view, tasks: tasks.clone(), clients: Arc::new(Semaphore::new(MAX_CLIENTS)) };
+    let sources = Sources { view, outbox };
+    let server = Server { sources, tasks: tasks.clone(), clients: Arc::new(Semaphore::new(MAX_CLIENTS)) };
     tasks.spawn(server.run(socket));
     Ok(())
 }
@@ -119,8 +126,15 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-struct Server {
+/// What is asked for the answers.
+#[derive(Clone)]
+struct Sources {
     view: watch::Receiver<Arc<View>>,
+    outbox: OutboxDesk,
+}
+
+struct Server {
+    sources: Sources,
     tasks: Tasks,
     clients: Arc<Semaphore>,
 }
@@ -145,22 +159,18 @@ impl Server {
     fn welcome(&self, stream: UnixStream) {
         let permit = Arc::clone(&self.clients).try_acquire_owned().ok();
         let tasks = self.tasks.clone();
-        let view = self.view.clone();
+        let sources = self.sources.clone();
         self.tasks.spawn(async move {
             tokio::select! {
                 // A client that goes away or stops reading is its own affair.
-                _ = converse(stream, view, permit) => {}
+                _ = converse(stream, sources, permit) => {}
                 () = tasks.stopping() => {}
             }
         });
     }
 }
 
-async fn converse(
-    stream: UnixStream,
-    view: watch::Receiver<Arc<View>>,
-    permit: Option<OwnedSemaphorePermit>,
-) -> io::Result<()> {
+async fn converse(stream: UnixStream, sources: Sources, permit: Option<OwnedSemaphorePermit>) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     if permit.is_none() {
         let full = Response::Refused(format!("{MAX_CLIENTS} clients are connected already; try again in a moment"));
@@ -176,20 +186,36 @@ async fn converse(
             }
             Line::End => return Ok(()),
         };
-        let response = answer(&line, &view);
+        let response = answer(&line, &sources).await;
         send(&mut writer, response).await?;
     }
 }
 
-fn answer(line: &[u8], view: &watch::Receiver<Arc<View>>) -> Response {
+async fn answer(line: &[u8], sources: &Sources) -> Response {
+    let outbox = &sources.outbox;
     match serde_json::from_slice(line) {
         Ok(Request::Ping) => Response::Pong,
-        Ok(Request::Status) => Response::Status(Arc::clone(&view.borrow())),
+        Ok(Request::Status) => Response::Status(Arc::clone(&sources.view.borrow())),
+        Ok(Request::Outbox { all }) => outbox.list(all).await.map_or_else(|why| refused(&why), Response::Outbox),
+        Ok(Request::OutboxRetry { letter }) => {
+            outbox.retry(which(letter)).await.map_or_else(|why| refused(&why), Response::Deliveries)
+        }
+        Ok(Request::OutboxDrop { letter }) => {
+            outbox.discard(which(letter)).await.map_or_else(|why| refused(&why), Response::Deliveries)
+        }
         Err(error) => Response::Refused(format!(
-            "not understood: {error}; this is pointsman {}, and it knows the requests ping and status",
+            "not understood: {error}; this is pointsman {}, is yours of another version?",
             env!("CARGO_PKG_VERSION")
         )),
     }
+}
+
+fn which(letter: Option<u64>) -> Which {
+    letter.map_or(Which::Dead, Which::Letter)
+}
+
+fn refused(why: &Refused) -> Response {
+    Response::Refused(why.to_string())
 }
 
 enum Line {

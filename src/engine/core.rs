@@ -11,9 +11,11 @@ use crate::engine::effect::Effect;
 use crate::engine::view::{ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View};
 use crate::engine::words;
 use crate::ids::{ConnectionId, LegId, QualityKey};
+use crate::notify::kept::Kept;
+use crate::notify::notice::{FAILED_CALLS, FailedCall, Notice};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
-use crate::quality::machine::{Change, Machine, Standing};
+use crate::quality::machine::{Change, Machine, Standing, State};
 use crate::quality::window::{Epoch, Sample};
 use crate::routing::{HuntOrder, RouteTable};
 use crate::store::{ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
@@ -35,6 +37,8 @@ pub struct Engine {
     orders: Vec<HuntOrder>,
     generation: u64,
     changes: VecDeque<Arc<ChangeView>>,
+    /// The last failed calls, newest first, at most [`FAILED_CALLS`] of each.
+    failed: HashMap<QualityKey, VecDeque<FailedCall>>,
     effects: Vec<Effect>,
 }
 
@@ -85,10 +89,14 @@ impl Engine {
             changes: changes
                 .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words }))
                 .collect(),
+            failed: HashMap::new(),
             effects: Vec::new(),
             config,
         };
         engine.nodes = (0..engine.config.nodes.len()).map(|node| engine.node_state(node)).collect();
+        for (key, call) in restored.failed {
+            engine.failed.entry(key).or_default().push_back(call);
+        }
         for (key, saved) in restored.machines {
             if let Some(change) = engine.book.restore(&key, saved, now)
                 && let Some(seat) = engine.book.seat(&key)
@@ -243,14 +251,34 @@ impl Engine {
             sip_status: finished.sip_status,
         };
         let tally = Tally::attempt(&sample, connection.quality.caller_patience());
-        let node = Whose::Node(self.config.nodes[node].id.clone());
-        for whose in [Whose::Connection(self.book.key(place.seat).clone()), node] {
+        let on_node = Whose::Node(self.config.nodes[node].id.clone());
+        for whose in [Whose::Connection(self.book.key(place.seat).clone()), on_node] {
             self.effects.push(Effect::Store(StoreOp::Count { at: now, whose, tally }));
+        }
+        if sample.outcome.in_window() && !sample.is_success() {
+            self.failed(node, place.seat, finished, &sample);
         }
         match self.book.finished(place.seat, &sample, now) {
             Some(change) => self.record(place.seat, &change),
             None => self.keep(place.seat),
         }
+    }
+
+    /// Remembers a call that failed, for whoever asks why.
+    fn failed(&mut self, node: usize, seat: Seat, finished: &Finished, sample: &Sample) {
+        let call = FailedCall {
+            at: sample.ended_at,
+            node: self.config.nodes[node].id.clone(),
+            number: finished.number.clone(),
+            outcome: sample.outcome,
+            cause: sample.cause,
+            sip_status: sample.sip_status,
+        };
+        let key = self.book.key(seat).clone();
+        let failed = self.failed.entry(key.clone()).or_default();
+        failed.push_front(call.clone());
+        failed.truncate(FAILED_CALLS);
+        self.effects.push(Effect::Store(StoreOp::Failed(key, Box::new(call))));
     }
 
     fn leg_gone(&mut self, node: usize, leg: &LegId) -> Option<Leg> {
@@ -274,12 +302,37 @@ impl Engine {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
         let words: Arc<str> = words::change(change, machine.settings(), machine.judged().iter()).into();
         let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who: POINTSMAN.into() };
+        self.notify(&key, change);
         let shown = Arc::new(ChangeView { key, change: *change, words });
         self.changes.push_front(shown.clone());
         self.changes.truncate(CHANGES_SHOWN);
         self.effects.push(Effect::Store(StoreOp::Changed(Box::new(row))));
         self.effects.push(Effect::Publish(shown));
         self.keep(seat);
+    }
+
+    /// Has the owner told of a change between good and bad. What lies in between (a retry batch, a further bad verdict)
+    /// changes nothing for them.
+    fn notify(&mut self, key: &QualityKey, change: &Change) {
+        let real =
+            matches!((change.from, change.to), (State::Good, State::Bad) | (State::Bad | State::Retry, State::Good));
+        let Some((connection, machine)) = self.config.connection(&key.connection).zip(self.book.get(key)) else {
+            return;
+        };
+        let Some(customer) = self.config.reader_of(connection).filter(|_| real) else { return };
+        let maps = self.routes.maps().iter();
+        let notice = Notice {
+            key: key.clone(),
+            customer: customer.id.clone(),
+            change: *change,
+            settings: machine.settings().clone(),
+            retry_at: machine.deadline(),
+            bad_since: machine.turned_bad_at().filter(|_| change.to == State::Good),
+            maps: maps.filter(|map| map.holds(&key.connection)).map(|map| map.map.clone()).collect(),
+            failed: self.failed.get(key).into_iter().flatten().cloned().collect(),
+        };
+        self.effects.push(Effect::Store(StoreOp::Mail(Kept::Notice(Box::new(notice.clone())))));
+        self.effects.push(Effect::Notify(Box::new(notice)));
     }
 
     fn keep(&mut self, seat: Seat) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::dialplan::desired::Desired;
 use crate::engine::view::ChangeView;
 use crate::ids::LegId;
+use crate::notify::notice::Notice;
 use crate::store::StoreOp;
 use crate::time::Timestamp;
 
@@ -36,6 +37,8 @@ pub enum Effect {
     },
     /// Tell everybody who listens that a connection's state has changed.
     Publish(Arc<ChangeView>),
+    /// An owner is to hear of a change. It is handed over to be stored, too.
+    Notify(Box<Notice>),
     /// Say once that a trunk carries calls and is not configured.
     UnknownTrunk {
         /// Index of the node.

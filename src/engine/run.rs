@@ -1,12 +1,12 @@
 //! The driver of the engine: links, appliers, store and control socket around it.
 //!
 //! ```text
-//! links ──FromNode, bounded──> engine ──Effect──> appliers (variables), store, log
-//!                                 └──View, watch──> control socket, command line
+//! links ──FromNode, bounded──> engine ──Effect──> appliers (variables), store, mail, log
+//!                                 └──View, watch──> control socket, command line, mail (for the operator)
 //! ```
 //!
 //! Shutdown goes in phases, each with a deadline of its own: nobody new is served, the links close, the engine takes
-//! what they still delivered, the store writes the rest. The PBXs keep their variables: calls go on in the last order.
+//! what they still delivered, a mail that is under way is waited for, the store writes the rest. The PBXs keep their variables: calls go on in the last order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::view::{ChangeView, View};
 use crate::ids::LegId;
+use crate::notify::run::{Mail, OutboxDesk};
 use crate::pbx::command::Command;
 use crate::pbx::link::{self, FromNode, Link, LinkInbox};
 use crate::store::{Restored, Store, StoreError, Writer};
@@ -69,9 +70,11 @@ pub enum StartError {
 pub struct Running {
     view: watch::Receiver<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
+    outbox: OutboxDesk,
     serving: Tasks,
     links: Tasks,
     engine: Tasks,
+    mailing: Tasks,
     storing: Tasks,
     writer: Writer,
 }
@@ -82,18 +85,22 @@ pub struct Running {
 /// Where another instance runs with the same database or control socket, or the socket cannot be made. A database that
 /// cannot be used for any other reason does not keep the program from starting: it goes on from memory and says so.
 pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartError> {
-    let (serving, links, engine_tasks, storing) = (Tasks::new(), Tasks::new(), Tasks::new(), Tasks::new());
-    let (writer, restored) = open_store(&config, clock, &storing).await?;
+    let [serving, links, engine_tasks, mailing, storing] = std::array::from_fn(|_| Tasks::new());
+    let (writer, mut restored) = open_store(&config, clock, &storing).await?;
+    let kept_mail = std::mem::take(&mut restored.mail);
+    let (view, _) = watch::channel(Arc::new(View::empty(clock.now())));
+    let mail = Mail::start(&config, clock, kept_mail, view.subscribe(), &writer, &mailing);
+    let outbox = mail.desk();
     let engine = Engine::new(config.clone(), restored, clock.now());
     let (events, inbox) = mpsc::channel(INBOX);
     let nodes: Vec<NodeTasks> =
         (0..config.nodes.len()).map(|node| NodeTasks::start(&config, node, clock, &events, &links)).collect();
-    let driver = Driver::new(engine, config.clone(), nodes, writer.clone(), clock);
+    let driver = Driver::new(engine, config.clone(), nodes, writer.clone(), mail, view, clock);
     let (view, changes) = (driver.view.subscribe(), driver.changes.clone());
-    control::serve(&config.control_socket, view.clone(), &serving).await?;
+    control::serve(&config.control_socket, view.clone(), outbox.clone(), &serving).await?;
     let stopping = engine_tasks.clone();
     engine_tasks.spawn(async move { driver.run(inbox, &stopping).await });
-    Ok(Running { view, changes, serving, links, engine: engine_tasks, storing, writer })
+    Ok(Running { view, changes, outbox, serving, links, engine: engine_tasks, mailing, storing, writer })
 }
 
 async fn open_store(config: &Config, clock: Clock, tasks: &Tasks) -> Result<(Writer, Restored), StoreError> {
@@ -120,11 +127,18 @@ impl Running {
         self.changes.subscribe()
     }
 
+    /// The way to the outbox.
+    #[must_use]
+    pub fn outbox(&self) -> OutboxDesk {
+        self.outbox.clone()
+    }
+
     /// Stops everything in order. Says whether everything ended in time and is stored.
     pub async fn stop(self) -> bool {
         let mut in_time = self.serving.stop(PHASE).await;
         in_time &= self.links.stop(PHASE).await;
         in_time &= self.engine.stop(PHASE).await;
+        in_time &= self.mailing.stop(PHASE).await;
         let stored = self.writer.flush(LAST_WRITE).await;
         in_time &= self.storing.stop(PHASE).await;
         if !stored {
@@ -163,6 +177,7 @@ struct Driver {
     config: Arc<Config>,
     nodes: Vec<NodeTasks>,
     writer: Writer,
+    mail: Mail,
     clock: Clock,
     started_at: Timestamp,
     view: watch::Sender<Arc<View>>,
@@ -170,11 +185,18 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(engine: Engine, config: Arc<Config>, nodes: Vec<NodeTasks>, writer: Writer, clock: Clock) -> Self {
+    fn new(
+        engine: Engine,
+        config: Arc<Config>,
+        nodes: Vec<NodeTasks>,
+        writer: Writer,
+        mail: Mail,
+        view: watch::Sender<Arc<View>>,
+        clock: Clock,
+    ) -> Self {
         let started_at = clock.now();
-        let (view, _) = watch::channel(Arc::new(View::empty(started_at)));
         let (changes, _) = broadcast::channel(CHANGES_KEPT);
-        let mut driver = Self { engine, config, nodes, writer, clock, started_at, view, changes };
+        let mut driver = Self { engine, config, nodes, writer, mail, clock, started_at, view, changes };
         driver.perform_effects();
         driver.publish();
         driver
@@ -220,7 +242,7 @@ impl Driver {
     }
 
     fn perform_effects(&mut self) {
-        let mut rows = Vec::new();
+        let (mut rows, mut notices) = (Vec::new(), Vec::new());
         for effect in self.engine.take_effects() {
             match effect {
                 Effect::Store(row) => rows.push(row),
@@ -230,12 +252,15 @@ impl Driver {
                 Effect::Restarted { node } => self.nodes[node].applier.restarted(),
                 Effect::Describe { node, leg } => self.nodes[node].describe(leg),
                 Effect::Publish(change) => self.tell(&change),
+                Effect::Notify(notice) => notices.push(*notice),
                 Effect::UnknownTrunk { node, trunk } => self.tell_unknown_trunk(node, &trunk),
             }
         }
         if !rows.is_empty() {
             self.writer.write_all(rows);
         }
+        // After the rows: what the mail makes of a notice replaces it in the database.
+        notices.into_iter().for_each(|notice| self.mail.tell(notice));
     }
 
     fn tell(&self, change: &Arc<ChangeView>) {
@@ -259,6 +284,7 @@ impl Driver {
         let mut view = self.engine.view(&links, &variables, self.clock.now());
         view.started_at = self.started_at;
         view.storage = self.writer.health().borrow().clone();
+        view.mail = self.mail.view().borrow().clone();
         self.view.send_replace(Arc::new(view));
     }
 }

@@ -32,6 +32,8 @@ pub struct View {
     pub changes: Vec<ChangeView>,
     /// How storing goes.
     pub storage: StorageView,
+    /// How mail goes.
+    pub mail: MailView,
     /// Trunks that carry calls and are not configured.
     pub unknown_trunks: Vec<UnknownTrunk>,
 }
@@ -50,6 +52,7 @@ impl View {
             maps: Vec::new(),
             changes: Vec::new(),
             storage: StorageView::default(),
+            mail: MailView::default(),
             unknown_trunks: Vec::new(),
         }
     }
@@ -212,6 +215,31 @@ pub struct StorageView {
     pub backlog: usize,
     /// Rows dropped because the backlog was full.
     pub dropped: u64,
+}
+
+/// Mail.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MailView {
+    /// Whether mail is configured at all.
+    pub configured: bool,
+    /// The mail server, or the program that takes mail.
+    pub via: String,
+    /// Changes that wait for others, to make one letter with them.
+    pub undecided: usize,
+    /// Deliveries that wait to be tried, or tried again.
+    pub waiting: usize,
+    /// When the oldest of those was composed.
+    pub oldest_waiting_at: Option<Timestamp>,
+    /// Deliveries that were refused for good or given up.
+    pub dead: usize,
+    /// Deliveries made since the start.
+    pub sent: u64,
+    /// Letters that were dropped because the outbox was full.
+    pub lost: u64,
+    /// Why the mail server cannot be used; empty while it can.
+    pub problem: String,
+    /// When it is tried again, while it cannot.
+    pub next_try_at: Option<Timestamp>,
 }
 
 /// A trunk that carries calls and is not configured.

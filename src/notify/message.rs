@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::config::model::Via;
     use crate::ids::{ConnectionId, CustomerId, MapId, QualityKey};
-    use crate::notify::letter::{Delivery, DeliveryState, Kind};
+    use crate::notify::letter::{Delivery, Kind};
     use crate::notify::notice::Condition;
 
     fn mailbox(name: Option<&str>, address: &str) -> Mailbox {
@@ -248,14 +248,7 @@ mod tests {
     }
 
     fn delivery(address: &str) -> Delivery {
-        Delivery {
-            address: address.to_owned(),
-            state: DeliveryState::Waiting,
-            tries: 0,
-            next_try_at: Timestamp::from_secs(0),
-            problem: String::new(),
-            settled_at: None,
-        }
+        Delivery::new(address, Timestamp::from_secs(0))
     }
 
     fn connection(name: &str, map: Option<&str>) -> Subject {

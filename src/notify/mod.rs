@@ -11,8 +11,14 @@
 //! the server's yes and our note of it repeats carries the same Message-ID.
 
 pub mod causes;
+pub mod compose;
+pub mod conditions;
+pub mod desk;
+pub mod kept;
 pub mod letter;
 pub mod message;
 pub mod notice;
+pub mod outbox;
 pub mod render;
+pub mod run;
 pub mod transport;

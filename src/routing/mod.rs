@@ -70,6 +70,12 @@ impl RouteTable {
 }
 
 impl StaticOrder {
+    /// Whether calls of this map try that connection.
+    #[must_use]
+    pub fn holds(&self, connection: &ConnectionId) -> bool {
+        self.routes.iter().any(|route| route.connection == *connection)
+    }
+
     fn hunt_order(&self, standing: impl Fn(&ConnectionId) -> Standing) -> HuntOrder {
         let that_are = |wanted: Standing| {
             let standing = &standing;

@@ -26,6 +26,7 @@ use engine::Engines;
 use facts::{Facts, facts};
 
 pub use load::BadTemplate;
+pub use samples::Sample;
 
 /// Who reads a mail, and how they like it.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,35 @@ impl Mail<'_> {
             Mail::Condition { .. } => "condition",
             Mail::Test => "test",
         }
+    }
+}
+
+/// A kind of mail with invented facts, to see what it looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Example {
+    /// Says that it is a test
+    Test,
+    /// A connection became bad
+    Alarm,
+    /// It recovered
+    Recovery,
+    /// Several changes in one mail
+    Digest,
+    /// Something that the operator must know of
+    Condition,
+}
+
+impl Example {
+    /// Its facts; borrow the mail from them.
+    #[must_use]
+    pub fn facts(self) -> Sample {
+        samples::named(match self {
+            Self::Test => "test",
+            Self::Alarm => "alarm-make-last",
+            Self::Recovery => "recovery-make-last",
+            Self::Digest => "digest",
+            Self::Condition => "node-down",
+        })
     }
 }
 

@@ -20,9 +20,8 @@ const AT: i64 = 1_796_036_585;
 
 /// A mail that could be.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub struct Sample {
     /// What it is a sample of, unique.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the expected mails of the tests are named by it"))]
     pub(super) name: &'static str,
     about: About,
     customer: &'static str,
@@ -40,7 +39,8 @@ enum About {
 
 impl Sample {
     /// The mail.
-    pub(super) fn mail(&self) -> Mail<'_> {
+    #[must_use]
+    pub fn mail(&self) -> Mail<'_> {
         match &self.about {
             About::Change(notice) if notice.is_alarm() => Mail::Alarm(notice),
             About::Change(notice) => Mail::Recovery(notice),
@@ -57,6 +57,11 @@ impl Sample {
     pub(super) fn reader(&self, language: Language) -> Reader<'_> {
         Reader { name: self.customer, language, time_zone: &self.zone, mask_numbers: self.mask_numbers }
     }
+}
+
+/// The sample of that name; the test mail, where there is none.
+pub(super) fn named(name: &str) -> Sample {
+    all().into_iter().find(|sample| sample.name == name).unwrap_or_else(|| sample("test", About::Test))
 }
 
 /// All samples.
