@@ -109,7 +109,7 @@ pub async fn run(
 
 /// Writes the configuration as an operator would, and reads it as the program does.
 fn configure(directory: &Path, stage: &Stage) -> Result<Config, DemoError> {
-    let text = script::configuration(directory, stage.freeswitch(), stage.asterisk());
+    let text = script::configuration(directory, stage.freeswitch(), stage.asterisk(), stage.mail());
     let path = directory.join("pointsman.toml");
     std::fs::write(&path, &text).map_err(DemoError::Directory)?;
     // The demo's own file alone: whatever the environment says about the real one is not meant here.
@@ -160,7 +160,10 @@ impl Play<'_, '_> {
                 .to_owned(),
             format!("1 second here is {rate} seconds for all of them; the times on the left are theirs (min:sec)"),
             format!("configuration and database: {}", directory.display()),
-            format!("to look yourself: pointsman status --socket {}", socket.display()),
+            format!(
+                "to look yourself: pointsman status --socket {0}, pointsman outbox --all --socket {0}",
+                socket.display()
+            ),
         ] {
             self.say(Kind::Note, text)?;
         }
@@ -252,6 +255,10 @@ impl Play<'_, '_> {
                     let view = views.borrow_and_update().clone();
                     let lines = self.narrator.picture(&view);
                     self.show(&lines)?;
+                    if self.narrator.awaits_mail(&view) && let Ok(letters) = running.outbox().list(true).await {
+                        let lines = self.narrator.mail(&letters);
+                        self.show(&lines)?;
+                    }
                 }
                 _ = tables.tick() => {
                     let table = self.narrator.table(&views.borrow());

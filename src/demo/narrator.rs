@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::screen::{Kind, Line, Picture, clock_text};
 use crate::engine::view::{ChangeView, ConnectionView, LinkState, MapView, NodeView, View};
 use crate::ids::ConnectionId;
+use crate::notify::letter::{Delivery, DeliveryState, Letter};
 use crate::quality::machine::State;
 use crate::quality::settings::BadQualityAction;
 use crate::time::Timestamp;
@@ -51,6 +52,10 @@ pub(super) struct Narrator {
     restarts: u64,
     bad: usize,
     recovered: usize,
+    /// Mails delivered since the program was started, when last looked.
+    sent: u64,
+    /// The latest delivery told, and how many were.
+    mail_told: (Timestamp, usize),
 }
 
 impl Narrator {
@@ -63,6 +68,8 @@ impl Narrator {
             restarts: 0,
             bad: 0,
             recovered: 0,
+            sent: 0,
+            mail_told: (began, 0),
         }
     }
 
@@ -100,6 +107,7 @@ impl Narrator {
     /// The program is stopped and started again: what its links counted begins anew.
     pub(super) fn program_restarts(&mut self) {
         self.nodes.clear();
+        self.sent = 0;
     }
 
     /// What the program knows right after it was started again.
@@ -124,6 +132,26 @@ impl Narrator {
             told.extend(self.batch(connection, view.at).map(|text| (Kind::Retry, text)));
         }
         told.into_iter().map(|(kind, text)| self.line(view.at, kind, text)).collect()
+    }
+
+    /// Whether mails have been delivered that were not told.
+    pub(super) fn awaits_mail(&mut self, view: &View) -> bool {
+        std::mem::replace(&mut self.sent, view.mail.sent) < view.mail.sent
+    }
+
+    /// Tells the mails that were delivered since the last time.
+    pub(super) fn mail(&mut self, letters: &[Letter]) -> Vec<Line> {
+        let (told_until, told) = self.mail_told;
+        let deliveries = letters.iter().flat_map(|letter| letter.deliveries.iter().map(move |one| (letter, one)));
+        let mut new: Vec<_> = deliveries
+            .filter(|(_, one)| one.state == DeliveryState::Sent)
+            .filter_map(|(letter, one)| Some((one.settled_at?, letter, one)))
+            .filter(|(at, ..)| *at > told_until)
+            .collect();
+        new.sort_by_key(|(at, ..)| *at);
+        self.mail_told = (new.last().map_or(told_until, |(at, ..)| *at), told + new.len());
+        let text = |letter: &Letter, one: &Delivery| format!("to {}: {}", one.address, letter.subject);
+        new.into_iter().map(|(at, letter, one)| self.line(at, Kind::Mail, text(letter, one))).collect()
     }
 
     fn node(&mut self, node: &NodeView) -> Option<String> {
@@ -233,6 +261,9 @@ impl Narrator {
         }
         if self.restarts > 0 {
             texts.push(format!("switches restarted, whose variables came back: {}", self.restarts));
+        }
+        if self.mail_told.1 > 0 {
+            texts.push(format!("mails delivered to the owners of vendors: {}", self.mail_told.1));
         }
         texts.into_iter().map(|text| self.line(now, Kind::Summary, text)).collect()
     }

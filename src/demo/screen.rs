@@ -22,6 +22,8 @@ pub enum Kind {
     Recovered,
     /// Calls try the vendors in another order.
     Order,
+    /// A mail was delivered.
+    Mail,
     /// At the end: what was shown.
     Summary,
 }
@@ -36,6 +38,7 @@ impl Kind {
             Self::Retry => "retry",
             Self::Recovered => "GOOD",
             Self::Order => "order",
+            Self::Mail => "mail",
             Self::Summary => "shown",
         }
     }
@@ -43,7 +46,7 @@ impl Kind {
     /// The parameters of the terminal's colour sequence.
     fn colour(self) -> &'static str {
         match self {
-            Self::Note | Self::Summary => "0",
+            Self::Note | Self::Mail | Self::Summary => "0",
             Self::Scene => "35",
             Self::Node => "36",
             Self::Bad => "1;31",

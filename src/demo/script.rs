@@ -92,7 +92,12 @@ pub(super) fn plot() -> Vec<Cue> {
 }
 
 /// The configuration that the program reads.
-pub(super) fn configuration(directory: &Path, freeswitch: SocketAddr, asterisk: SocketAddr) -> String {
+pub(super) fn configuration(
+    directory: &Path,
+    freeswitch: SocketAddr,
+    asterisk: SocketAddr,
+    mail: SocketAddr,
+) -> String {
     let path = |name: &str| serde_json::Value::from(directory.join(name).to_string_lossy()).to_string();
     let mut text = format!(
         r#"# Made by `pointsman demo`.
@@ -124,13 +129,24 @@ pdd_threshold_sec = 6
 statistics_window = 20
 retry_interval_sec = 120
 retry_batch = 10
+notify_on_status_change = true
+
+[email]
+from = "Quality desk <quality@operator.example>"
+server = "{mail}"
+security = "none"
+digest_window_sec = 10
 "#,
         socket = path("control.sock"),
         database = path("demo.db"),
     );
     for vendor in VENDORS {
         let name = name_on_asterisk(vendor);
-        text += &format!("\n[[connections]]\nid = \"{vendor}\"\nnames = {{ \"{ASTERISK}\" = \"{name}\" }}\n");
+        let owner = vendor.trim_start_matches("vendor-");
+        text += &format!("\n[[customers]]\nid = \"{owner}\"\nemail = \"noc@{owner}.example\"\n");
+        text += &format!(
+            "\n[[connections]]\nid = \"{vendor}\"\ncustomer = \"{owner}\"\nnames = {{ \"{ASTERISK}\" = \"{name}\" }}\n"
+        );
         if vendor == "vendor-east" {
             text += "[connections.quality]\nbad_quality_action = \"block\"\n";
         }
@@ -154,7 +170,7 @@ mod tests {
     fn the_configuration_is_a_good_one() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8021));
         let other = SocketAddr::from(([127, 0, 0, 1], 5038));
-        let text = configuration(Path::new("/tmp/a \"b\""), address, other);
+        let text = configuration(Path::new("/tmp/a \"b\""), address, other, other);
         let loaded = load_text(Path::new("demo.toml"), &text, Format::Toml, [], Purpose::Connect)
             .unwrap_or_else(|p| panic!("{}", p.render(false)));
         assert_eq!(loaded.config.connections.len(), VENDORS.len());

@@ -1,4 +1,4 @@
-//! The simulated switches, their callers, and the plot's progress.
+//! The simulated switches, their callers, a mail server, and the plot's progress.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::script::{self, Cue, Event};
 use crate::clock::Clock;
+use crate::sim::mail::{self, MailServer};
 use crate::sim::traffic::Callers;
 use crate::sim::{Behaviour, Handle, asterisk, freeswitch, handle};
 use crate::tasks::Tasks;
@@ -30,6 +31,7 @@ pub(super) struct Stage {
     tasks: Tasks,
     freeswitch: Handle,
     asterisk: Handle,
+    mail: MailServer,
     plot: Vec<Cue>,
     /// When the plot began, and how many cues were played since; at its end it begins anew.
     began: Timestamp,
@@ -48,12 +50,14 @@ impl Stage {
         }
         let freeswitch = freeswitch::Server::start(options, clock, tasks).await?;
         let asterisk = asterisk::Server::start(other, clock, tasks).await?;
+        let mail = MailServer::start(mail::Options::default(), tasks).await?;
         let stage = Self {
             clock,
             seed,
             tasks: tasks.clone(),
             freeswitch,
             asterisk,
+            mail,
             plot: script::plot(),
             began: clock.now(),
             played: 0,
@@ -70,6 +74,11 @@ impl Stage {
 
     pub(super) fn asterisk(&self) -> SocketAddr {
         self.asterisk.address()
+    }
+
+    /// Where mail is taken.
+    pub(super) fn mail(&self) -> SocketAddr {
+        self.mail.address()
     }
 
     /// Calls placed since the start, on both switches.
