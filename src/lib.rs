@@ -14,6 +14,7 @@
 //!
 //! `ARCHITECTURE.md` walks one call through all of it.
 
+pub mod balance;
 pub mod call;
 pub mod cli;
 pub mod clock;
@@ -27,6 +28,7 @@ pub mod notify;
 pub mod pbx;
 pub mod quality;
 pub mod routing;
+pub mod score;
 pub mod sim;
 pub mod store;
 pub mod tasks;

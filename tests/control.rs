@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman::control::{self, ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, Request, Response};
-use pointsman::engine::view::{MailView, StorageView, UnknownTrunk, View};
+use pointsman::engine::view::{MailView, RoutingView, StorageView, UnknownTrunk, View};
 use pointsman::ids::NodeId;
 use pointsman::notify::run::OutboxDesk;
 use pointsman::tasks::Tasks;
@@ -26,6 +26,7 @@ fn view(generation: u64) -> Arc<View> {
         generation,
         nodes: vec![],
         connections: vec![],
+        routing: RoutingView::default(),
         maps: vec![],
         changes: vec![],
         mail: MailView::default(),

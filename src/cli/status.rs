@@ -463,7 +463,7 @@ pub(super) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::view::{ChangeView, StorageView};
+    use crate::engine::view::{ChangeView, RoutingView, StorageView};
     use crate::ids::{CustomerId, MapId, NodeId, QualityKey};
     use crate::quality::machine::{Change, Reason};
     use crate::quality::settings::Settings;
@@ -479,8 +479,8 @@ mod tests {
 
     fn node(id: &str, kind: PbxKind, link: LinkView) -> NodeView {
         let variables = VariablesView { desired: 24, in_step_at: Some(second(0)), ..VariablesView::default() };
-        let address = "127.0.0.1:8021".into();
-        NodeView { id: NodeId::new(id).unwrap(), kind, address, link, active_calls: 42, variables }
+        let address = "127.0.0.1:8021";
+        NodeView { link, active_calls: 42, variables, ..NodeView::new(NodeId::new(id).unwrap(), kind, address) }
     }
 
     fn connection(id: &str, state: State, action: BadQualityAction) -> ConnectionView {
@@ -503,6 +503,8 @@ mod tests {
             batch_done: (state == State::Retry).then_some(3),
             retry_at: (state == State::Bad).then_some(second(432)),
             active_calls: 3,
+            pinned: None,
+            calls: Arc::default(),
         }
     }
 
@@ -546,6 +548,7 @@ mod tests {
                 new,
                 unmonitored,
             ],
+            routing: RoutingView::default(),
             maps: vec![MapView {
                 id: MapId::new("intl").unwrap(),
                 prefixes: vec!["00".into(), "+".into(), String::new()],

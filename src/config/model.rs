@@ -33,6 +33,14 @@ pub struct Config {
     pub email: Option<Email>,
     /// Who runs this.
     pub operator: Operator,
+    /// How nodes are scored.
+    pub scoring: Scoring,
+    /// How one of them is chosen.
+    pub balancing: Balancing,
+    /// When a node that fails is left alone.
+    pub breaker: BreakerSettings,
+    /// The HTTP server; `None`: there is none.
+    pub http: Option<Http>,
     /// How variables are written.
     pub variables: Variables,
     /// Where state is kept.
@@ -67,6 +75,14 @@ pub struct Node {
     pub password: SecretString,
     /// Most calls that this node should carry; for its score.
     pub max_calls: Option<u32>,
+    /// Most calls a second that this node should be given; for the health profile.
+    pub max_calls_per_sec: Option<f64>,
+    /// Whether it runs on this machine, so that its load can be read here.
+    pub local: bool,
+    /// Processor cores, where the load average is to be divided by them; this machine's for a local node.
+    pub cores: Option<u32>,
+    /// Where an edge sends calls for this node: what `/api/route` answers. The host of `address` unless said otherwise.
+    pub sip_address: String,
     /// TLS to the manager interface; `None` for plain TCP.
     pub tls: Option<Tls>,
     /// Whether each slot of a hunt order is a variable of its own.
@@ -253,6 +269,130 @@ pub enum RouteTarget {
     Map(MapId),
 }
 
+/// How nodes are scored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scoring {
+    /// Which weighting.
+    pub profile: Profile,
+    /// A node without a sign of life for longer than this is excluded.
+    pub stale_threshold: Duration,
+    /// Idle CPU, in percent, under which a node is excluded.
+    pub idle_cpu_min: f64,
+    /// Failure rate, in percent, over which a node is excluded.
+    pub call_failure_rate_lethal: f64,
+    /// Weights of the plain profile; they sum to 1.
+    pub weights: Weights,
+    /// Whether the load average is divided by the cores.
+    pub load_per_core: bool,
+    /// Over how many of a node's last attempts its failure rate goes.
+    pub failure_window: usize,
+    /// Fewer attempts than this are not judged.
+    pub failure_min_calls: usize,
+    /// A node with a lower score is skipped.
+    pub min_score: f64,
+    /// The node that is answered when every node is excluded.
+    pub fallback_node: Option<NodeId>,
+    /// Reply time, in milliseconds, that counts as none left (health profile).
+    pub latency_limit_ms: f64,
+}
+
+/// Which weighting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Calls, load, idle CPU, failures: 0 to 100.
+    #[default]
+    Weighted,
+    /// Headroom in calls a second and calls, latency, memory.
+    Health,
+}
+
+/// Weights of the plain profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// Calls against `max_calls`.
+    pub call_score: f64,
+    /// Load average.
+    pub load_score: f64,
+    /// Idle CPU.
+    pub idle_score: f64,
+    /// Failed calls.
+    pub fail_score: f64,
+}
+
+/// How one of the nodes is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancing {
+    /// The mode, where a question names none.
+    pub mode: Mode,
+    /// How long an answer counts as a call, unless that shows up before.
+    pub lease: Duration,
+}
+
+/// How one of the nodes is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The node with the best score.
+    #[default]
+    BestScore,
+    /// At random in proportion to the scores.
+    Weighted,
+    /// One after the other.
+    RoundRobin,
+    /// The node with the fewest calls.
+    LeastCalls,
+    /// The node with the least reply time times calls.
+    Ewma,
+    /// The better of two at random.
+    P2c,
+    /// By a key: equal keys meet on one node.
+    ConsistentHash,
+}
+
+/// When a node that fails is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// Failures in a row that open it.
+    pub failures: u32,
+    /// A reply that takes longer is a failure.
+    pub timeout: Duration,
+    /// How long it stays open the first time.
+    pub open: Duration,
+    /// Longest that it stays open; the time doubles with each failed trial.
+    pub open_max: Duration,
+}
+
+/// The HTTP server.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// Where it listens.
+    pub listen: std::net::SocketAddr,
+    /// Who may use it; empty: everybody who reaches it, which is allowed on loopback only.
+    pub tokens: Vec<Token>,
+}
+
+/// Somebody who may use the HTTP server.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// Who it is, for the audit.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// The secret.
+    pub secret: SecretString,
+}
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Look.
+    Read,
+    /// Look, and change.
+    Operate,
+}
+
 /// How variables are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variables {
@@ -298,5 +438,40 @@ impl Config {
     #[must_use]
     pub fn connection(&self, id: &ConnectionId) -> Option<&Connection> {
         self.connections.iter().find(|connection| connection.id == *id)
+    }
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        Self {
+            profile: Profile::Weighted,
+            stale_threshold: Duration::from_secs(20),
+            idle_cpu_min: 5.0,
+            call_failure_rate_lethal: 15.0,
+            weights: Weights::default(),
+            load_per_core: false,
+            failure_window: 100,
+            failure_min_calls: 20,
+            min_score: 0.0,
+            fallback_node: None,
+            latency_limit_ms: 100.0,
+        }
+    }
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { call_score: 0.40, load_score: 0.30, idle_score: 0.20, fail_score: 0.10 }
+    }
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            failures: 3,
+            timeout: Duration::from_secs(3),
+            open: Duration::from_secs(30),
+            open_max: Duration::from_secs(300),
+        }
     }
 }

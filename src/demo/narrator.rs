@@ -423,12 +423,9 @@ mod tests {
     fn links_and_restarts_are_told_once() {
         let mut narrator = Narrator::new(at(0));
         let mut node = NodeView {
-            id: NodeId::new("n").unwrap(),
-            kind: PbxKind::FreeSwitch,
-            address: String::new(),
             link: LinkView { state: LinkState::Up, software: "FreeSWITCH 1.11+git~x".into(), ..LinkView::default() },
-            active_calls: 0,
             variables: VariablesView { desired: 7, ..VariablesView::default() },
+            ..NodeView::new(NodeId::new("n").unwrap(), PbxKind::FreeSwitch, "")
         };
         let mut tell = |node: &NodeView| {
             let lines = narrator.picture(&View { nodes: vec![node.clone()], ..View::empty(at(1)) });
@@ -463,6 +460,8 @@ mod tests {
             batch_done: Some(0),
             retry_at: None,
             active_calls: 0,
+            pinned: None,
+            calls: std::sync::Arc::default(),
         };
         let mut told = Vec::new();
         for (secs, done) in [(11, 1), (12, 3), (13, 4), (14, 9), (15, 10)] {

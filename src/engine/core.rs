@@ -429,6 +429,8 @@ impl Engine {
             batch_done: machine.progress().map(|progress| progress.done),
             retry_at: machine.deadline(),
             active_calls,
+            pinned: None,
+            calls: Arc::default(),
         })
     }
 }
@@ -436,9 +438,6 @@ impl Engine {
 fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &VariablesView) -> NodeView {
     let counters = state.tracker.counters();
     NodeView {
-        id: node.id.clone(),
-        kind: node.kind,
-        address: node.address.clone(),
         link: LinkView {
             ends_unseen_answered: counters.unseen_ends_answered,
             ends_unseen_lost: counters.unseen_ends_lost,
@@ -448,6 +447,7 @@ fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &Variab
         },
         active_calls: state.tracker.active(),
         variables: *variables,
+        ..NodeView::new(node.id.clone(), node.kind, &node.address)
     }
 }
 

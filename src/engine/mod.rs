@@ -6,6 +6,7 @@
 
 pub mod core;
 pub mod effect;
+pub mod request;
 pub mod run;
 pub mod view;
 pub mod words;

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
+use crate::notify::notice::FailedCall;
 use crate::pbx::PbxKind;
 use crate::quality::machine::{Change, State};
+use crate::quality::pin::Pinned;
 use crate::quality::settings::{BadQualityAction, Settings};
-use crate::quality::window::Figures;
+use crate::quality::window::{Figures as QualityFigures, Sample};
+use crate::score::{Admin, Assessment, Figures};
 use crate::time::Timestamp;
 
 /// The picture.
@@ -26,6 +29,8 @@ pub struct View {
     pub nodes: Vec<NodeView>,
     /// The connections (or pairs of connection and map), in the order configured.
     pub connections: Vec<ConnectionView>,
+    /// Which node is best.
+    pub routing: RoutingView,
     /// The route maps with their hunt orders now.
     pub maps: Vec<MapView>,
     /// The latest changes, newest first, at most 100.
@@ -49,6 +54,7 @@ impl View {
             generation: 0,
             nodes: Vec::new(),
             connections: Vec::new(),
+            routing: RoutingView::default(),
             maps: Vec::new(),
             changes: Vec::new(),
             storage: StorageView::default(),
@@ -73,6 +79,80 @@ pub struct NodeView {
     pub active_calls: usize,
     /// How its variables are.
     pub variables: VariablesView,
+    /// Where an edge sends its calls.
+    pub sip_address: String,
+    /// What the operator wants of it.
+    pub admin: Admin,
+    /// What its score is made of.
+    pub figures: Figures,
+    /// What they come to.
+    pub assessment: Assessment,
+    /// Since when it gets no calls; `None` where it does.
+    pub excluded_since: Option<Timestamp>,
+    /// Its circuit breaker.
+    pub breaker: BreakerView,
+}
+
+impl NodeView {
+    /// A node of which nothing is known.
+    #[must_use]
+    pub fn new(id: NodeId, kind: PbxKind, address: &str) -> Self {
+        Self {
+            id,
+            kind,
+            address: address.to_owned(),
+            link: LinkView::default(),
+            active_calls: 0,
+            variables: VariablesView::default(),
+            sip_address: String::new(),
+            admin: Admin::default(),
+            figures: Figures::default(),
+            assessment: Assessment::default(),
+            excluded_since: None,
+            breaker: BreakerView::default(),
+        }
+    }
+}
+
+/// A circuit breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BreakerView {
+    /// What it does.
+    pub state: BreakerState,
+    /// Failures in a row.
+    pub failures: u32,
+    /// When the next trial is due, while open.
+    pub trial_at: Option<Timestamp>,
+}
+
+/// What a circuit breaker does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Everything passes.
+    #[default]
+    Closed,
+    /// Nothing passes.
+    Open,
+    /// One trial at a time passes.
+    HalfOpen,
+}
+
+/// Which node is best.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoutingView {
+    /// Grows with every change of a node's figures.
+    pub generation: u64,
+    /// The node with the best score among those that take calls.
+    pub best_node: Option<NodeId>,
+    /// Its score; -100 where there is none.
+    pub best_score: f64,
+    /// Whether every node is excluded.
+    pub fallback_active: bool,
+    /// The node that is answered then.
+    pub fallback_node: Option<NodeId>,
+    /// Whether a route map has all of its connections blocked.
+    pub panic: bool,
 }
 
 /// What a link is doing.
@@ -168,7 +248,7 @@ pub struct ConnectionView {
     /// The state in a sentence.
     pub words: String,
     /// The figures over the window.
-    pub figures: Figures,
+    pub figures: QualityFigures,
     /// How it is judged.
     pub settings: Settings,
     /// Attempts finished in the running batch, where one runs.
@@ -177,6 +257,20 @@ pub struct ConnectionView {
     pub retry_at: Option<Timestamp>,
     /// Legs to it that are up.
     pub active_calls: usize,
+    /// The operator's word over the verdict.
+    pub pinned: Option<Pinned>,
+    /// Its calls one by one. Not in the picture that goes to the command line.
+    #[serde(skip)]
+    pub calls: Arc<Calls>,
+}
+
+/// The calls of a connection, one by one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calls {
+    /// The window, oldest end first.
+    pub window: Vec<Sample>,
+    /// The last failed ones, newest first.
+    pub failed: Vec<FailedCall>,
 }
 
 /// A route map.

@@ -133,7 +133,7 @@ fn present(view: &View, dead: &str) -> BTreeMap<Condition, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::view::{LinkView, MapView, NodeView, StorageView, VariablesView};
+    use crate::engine::view::{LinkView, MapView, NodeView, StorageView};
     use crate::ids::{ConnectionId, MapId, NodeId};
     use crate::pbx::PbxKind;
 
@@ -155,14 +155,7 @@ mod tests {
         };
         let problem = if healthy { "" } else { "the disk is full" };
         View {
-            nodes: vec![NodeView {
-                id,
-                kind: PbxKind::Asterisk,
-                address: String::new(),
-                link,
-                active_calls: 0,
-                variables: VariablesView::default(),
-            }],
+            nodes: vec![NodeView { link, ..NodeView::new(id, PbxKind::Asterisk, "") }],
             maps: vec![map],
             storage: StorageView { healthy, problem: problem.to_owned(), ..StorageView::default() },
             ..View::empty(at(0))

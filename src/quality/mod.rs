@@ -8,5 +8,6 @@
 pub mod book;
 pub mod history;
 pub mod machine;
+pub mod pin;
 pub mod settings;
 pub mod window;

@@ -15,9 +15,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::de::Located;
-use super::model::{Config, Connection, Node};
+use super::model::{Balancing, BreakerSettings, Config, Connection, Mode, Node, Scoring};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
 use super::suggest;
@@ -65,8 +66,22 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let log = check.log();
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
     let connections: Vec<Connection> = connections.into_iter().map(|(connection, _)| connection).collect();
-    let config =
-        Config { nodes, customers, connections, route_maps, email, operator, variables, storage, control_socket, log };
+    let config = Config {
+        nodes,
+        customers,
+        connections,
+        route_maps,
+        email,
+        operator,
+        scoring: Scoring::default(),
+        balancing: Balancing { mode: Mode::BestScore, lease: Duration::from_secs(5) },
+        breaker: BreakerSettings::default(),
+        http: None,
+        variables,
+        storage,
+        control_socket,
+        log,
+    };
     (config, check.drafts)
 }
 

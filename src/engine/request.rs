@@ -1,0 +1,106 @@
+//! What operators and agents ask of the engine. Each request is answered once it is done.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::ids::{NodeId, QualityKey};
+use crate::quality::pin::Pin;
+use crate::score::{Admin, Load};
+use crate::time::Timestamp;
+
+/// Requests that wait for the engine, which takes them within a few milliseconds.
+pub const QUEUE: usize = 256;
+
+/// Who asks, and why: for the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// Who.
+    pub who: Arc<str>,
+    /// Why; may be empty.
+    pub why: Arc<str>,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// A node is to take calls, to run dry, or to be out of service. Survives a restart.
+    SetAdmin {
+        /// Which.
+        node: NodeId,
+        /// What.
+        admin: Admin,
+        /// Who and why.
+        by: By,
+    },
+    /// The load of a node, as an agent measured it. What is absent stays as it is.
+    PushLoad {
+        /// Which.
+        node: NodeId,
+        /// The figures.
+        load: Load,
+    },
+    /// A connection is to be routed as said, whatever its figures are. Survives a restart.
+    Pin {
+        /// Which.
+        key: QualityKey,
+        /// How; `None` ends a pin.
+        pin: Option<Pin>,
+        /// Until when; `None`: until somebody says otherwise.
+        until: Option<Timestamp>,
+        /// Who and why.
+        by: By,
+    },
+    /// A connection is to begin anew: good, with an empty window, without a pin.
+    Reset {
+        /// Which.
+        key: QualityKey,
+        /// Who and why.
+        by: By,
+    },
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no such node.
+    #[error("there is no node {0}")]
+    NoSuchNode(NodeId),
+    /// There is no such connection.
+    #[error("there is no connection {0}")]
+    NoSuchConnection(QualityKey),
+    /// A value that cannot be.
+    #[error("{0}")]
+    Illegal(String),
+    /// The engine has ended, or is too busy.
+    #[error("pointsman is stopping or too busy; nothing was changed")]
+    NotNow,
+}
+
+/// A request with the place for its answer.
+pub type Asked = (Request, oneshot::Sender<Result<(), Refused>>);
+
+/// The way to the engine. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    requests: mpsc::Sender<Asked>,
+}
+
+impl Desk {
+    /// A desk, and the queue that the engine serves.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<Asked>) {
+        let (requests, asked) = mpsc::channel(QUEUE);
+        (Self { requests }, asked)
+    }
+
+    /// Asks, and waits until it is done.
+    ///
+    /// # Errors
+    /// See [`Refused`]. A full queue refuses at once.
+    pub async fn ask(&self, request: Request) -> Result<(), Refused> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.try_send((request, answer)).map_err(|_| Refused::NotNow)?;
+        answered.await.unwrap_or(Err(Refused::NotNow))
+    }
+}
