@@ -31,7 +31,7 @@ fn check(text: &str) -> Result<(), BadId> {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
@@ -135,7 +135,7 @@ impl fmt::Debug for LegId {
 }
 
 /// What quality is judged for: a connection, or (with `judge_per = "map"`) a connection within one route map.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QualityKey {
     /// The connection.
     pub connection: ConnectionId,

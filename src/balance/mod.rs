@@ -63,7 +63,7 @@ pub struct Picture {
 }
 
 /// An answer to "which node?".
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Answer {
     /// The node.
     pub node_id: NodeId,

@@ -330,8 +330,9 @@ pub struct Balancing {
 }
 
 /// How one of the nodes is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = BalancingMode)]
 pub enum Mode {
     /// The node with the best score.
     #[default]

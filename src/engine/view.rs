@@ -15,7 +15,7 @@ use crate::score::{Admin, Assessment, Figures};
 use crate::time::Timestamp;
 
 /// The picture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct View {
     /// Version of the program.
     pub version: String,
@@ -65,7 +65,7 @@ impl View {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NodeView {
     /// Its name.
     pub id: NodeId,
@@ -115,7 +115,7 @@ impl NodeView {
 }
 
 /// A circuit breaker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BreakerView {
     /// What it does.
     pub state: BreakerState,
@@ -126,7 +126,7 @@ pub struct BreakerView {
 }
 
 /// What a circuit breaker does.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Everything passes.
@@ -139,7 +139,7 @@ pub enum BreakerState {
 }
 
 /// Which node is best.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RoutingView {
     /// Grows with every change of a node's figures.
     pub generation: u64,
@@ -156,7 +156,7 @@ pub struct RoutingView {
 }
 
 /// What a link is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
     /// Connecting or logging in.
@@ -173,7 +173,7 @@ pub enum LinkState {
 }
 
 /// A link, with its counters since the program started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LinkView {
     /// What it is doing.
     pub state: LinkState,
@@ -214,7 +214,7 @@ pub struct LinkView {
 }
 
 /// The variables of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VariablesView {
     /// Variables that the node should have.
     pub desired: usize,
@@ -231,7 +231,7 @@ pub struct VariablesView {
 }
 
 /// A connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ConnectionView {
     /// The connection, with its map where it is judged per map.
     pub key: QualityKey,
@@ -274,7 +274,7 @@ pub struct Calls {
 }
 
 /// A route map.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct MapView {
     /// Its name.
     pub id: MapId,
@@ -287,7 +287,7 @@ pub struct MapView {
 }
 
 /// A change of a connection's state.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ChangeView {
     /// Whose.
     pub key: QualityKey,
@@ -299,7 +299,7 @@ pub struct ChangeView {
 }
 
 /// Storage.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StorageView {
     /// Whether the last write succeeded.
     pub healthy: bool,
@@ -312,7 +312,7 @@ pub struct StorageView {
 }
 
 /// Mail.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct MailView {
     /// Whether mail is configured at all.
     pub configured: bool,
@@ -337,7 +337,7 @@ pub struct MailView {
 }
 
 /// A trunk that carries calls and is not configured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UnknownTrunk {
     /// On which node.
     pub node: NodeId,

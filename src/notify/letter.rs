@@ -9,7 +9,7 @@ use crate::notify::notice::Subject;
 use crate::time::Timestamp;
 
 /// A mail, composed once: what is tried again later has the same content and the same Message-ID.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Letter {
     /// Its number in the outbox; grows with every letter, so a smaller one is older.
     pub number: u64,
@@ -38,8 +38,9 @@ pub struct Letter {
 }
 
 /// What kind of mail.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LetterKind)]
 pub enum Kind {
     /// A connection became bad.
     Alarm,
@@ -71,7 +72,7 @@ impl Kind {
 }
 
 /// A delivery of a letter to one recipient.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Delivery {
     /// The address.
     pub address: String,
@@ -152,7 +153,7 @@ impl Delivery {
 }
 
 /// How far a delivery is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
     /// To be tried, or tried again.

@@ -63,7 +63,7 @@ pub struct NoticeId {
 }
 
 /// An attempt that was sent and not answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FailedCall {
     /// When it ended.
     pub at: Timestamp,
@@ -80,7 +80,7 @@ pub struct FailedCall {
 }
 
 /// Something that the operator must know of, for as long as it lasts.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case", tag = "condition", content = "of")]
 pub enum Condition {
     /// There is no link to a node.
@@ -94,7 +94,7 @@ pub enum Condition {
 }
 
 /// What mails are about; those about one thing are delivered in order, and make one thread.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A connection, or a connection within a map.

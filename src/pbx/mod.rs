@@ -17,7 +17,7 @@ mod transport;
 use serde::{Deserialize, Serialize};
 
 /// What a node runs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PbxKind {
     /// FreeSWITCH, over its event socket (ESL).

@@ -36,8 +36,9 @@ use crate::time::Timestamp;
 const EPOCHS_KEPT: usize = 32;
 
 /// The state of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ConnectionState)]
 pub enum State {
     /// On the right side of every threshold, or not judged yet.
     Good,
@@ -48,8 +49,9 @@ pub enum State {
 }
 
 /// Why a state changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ChangeReason)]
 pub enum Reason {
     /// ASR under its threshold.
     Asr,
@@ -66,7 +68,7 @@ pub enum Reason {
 }
 
 /// A change of state, with the figures that led to it.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Change {
     /// When.
     pub at: Timestamp,

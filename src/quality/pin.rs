@@ -11,7 +11,7 @@ use crate::quality::machine::Standing;
 use crate::time::Timestamp;
 
 /// How a connection is routed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pin {
     /// In its usual place.
@@ -45,7 +45,7 @@ impl Pin {
 }
 
 /// A pin that is in force.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Pinned {
     /// What.
     pub pin: Pin,

@@ -8,7 +8,7 @@ use crate::quality::machine::Reason;
 use crate::quality::window::Figures;
 
 /// What happens to the routing of a bad connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BadQualityAction {
     /// It goes to the end of every hunt order.
@@ -21,7 +21,7 @@ pub enum BadQualityAction {
 }
 
 /// What happens when all calls of a retry batch have been placed and not all of them have finished.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryOverflow {
     /// The connection stays in its place.
@@ -32,7 +32,7 @@ pub enum RetryOverflow {
 }
 
 /// A growing retry interval: each bad verdict in a row multiplies it.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RetryBackoff {
     /// Factor by which the interval grows, at least 1.
     pub factor: f64,
@@ -41,8 +41,9 @@ pub struct RetryBackoff {
 }
 
 /// The settings of one connection, defaults applied and checked. A metric is monitored where its threshold is set.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
+#[schema(as = QualitySettings)]
 pub struct Settings {
     /// Bad where the ASR is under this, in percent.
     pub asr_threshold_percent: Option<f64>,

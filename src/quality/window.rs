@@ -13,7 +13,9 @@ use crate::call::outcome::{Outcome, ner};
 use crate::time::Timestamp;
 
 /// A counter that a connection's state change increments; every attempt carries the one in force when it was placed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
@@ -26,7 +28,7 @@ impl Epoch {
 }
 
 /// What the window keeps of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Sample {
     /// The epoch in force when it was placed.
     pub epoch: Epoch,
@@ -66,7 +68,8 @@ impl Sample {
 }
 
 /// The figures over some attempts.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = QualityFigures)]
 pub struct Figures {
     /// Attempts measured.
     pub calls: usize,

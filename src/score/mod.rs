@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub const EXCLUDED: f64 = -100.0;
 
 /// What the operator wants of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Admin {
     /// It takes calls.
@@ -24,8 +24,9 @@ pub enum Admin {
 }
 
 /// Where a figure comes from; one from further up in this list goes before one from further down.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = FigureSource)]
 pub enum Source {
     /// Somebody told us (`PUT /api/nodes/{id}/load`).
     Pushed,
@@ -36,7 +37,7 @@ pub enum Source {
 }
 
 /// A figure, with where it comes from and when.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Figure {
     /// Its value.
     pub value: f64,
@@ -47,7 +48,7 @@ pub struct Figure {
 }
 
 /// Load figures, as somebody reports them; absent ones are not known.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
     /// Load average over a minute.
@@ -59,7 +60,8 @@ pub struct Load {
 }
 
 /// All that a score is made of, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = NodeFigures)]
 pub struct Figures {
     /// Outbound legs that are up.
     pub active_calls: u64,
@@ -84,7 +86,7 @@ pub struct Figures {
 }
 
 /// Why a node gets no calls.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Lethal {
     /// There is no link to it.
@@ -117,7 +119,7 @@ pub enum Lethal {
 }
 
 /// One term of a score.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Term {
     /// Its name, as in the configuration.
     pub name: String,
@@ -130,7 +132,7 @@ pub struct Term {
 }
 
 /// What a node's figures come to.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Assessment {
     /// From 0 to 100, or [`EXCLUDED`].
     pub score: f64,
