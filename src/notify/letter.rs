@@ -80,6 +80,9 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// How often it was tried.
     pub tries: u32,
+    /// How often it was refused for now; the other tries failed because the server could not be used.
+    #[serde(default)]
+    pub refusals: u32,
     /// When it is due, while waiting.
     pub next_try_at: Timestamp,
     /// From when on the time counts after which it is given up.
@@ -100,7 +103,7 @@ impl Letter {
     /// Whether any of its deliveries is dead.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        self.deliveries.iter().any(|delivery| delivery.state == DeliveryState::Dead)
+        self.deliveries.iter().any(Delivery::is_dead)
     }
 
     /// All but what it says, for lists.
@@ -119,6 +122,7 @@ impl Delivery {
             address: address.to_owned(),
             state: DeliveryState::Waiting,
             tries: 0,
+            refusals: 0,
             next_try_at: now,
             waits_since: now,
             problem: String::new(),
@@ -130,6 +134,12 @@ impl Delivery {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.state == DeliveryState::Waiting
+    }
+
+    /// Whether it was refused for good or given up.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state == DeliveryState::Dead
     }
 
     /// Whether it may still be tried, on its own or by an operator.

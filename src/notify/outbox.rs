@@ -92,7 +92,7 @@ pub struct Changed {
 impl Outbox {
     /// The outbox with what was kept of it. `give_up_after` is how long a delivery is tried.
     #[must_use]
-    pub fn new(letters: impl IntoIterator<Item = Letter>, give_up_after: Duration) -> Self {
+    pub fn new(letters: impl IntoIterator<Item = Letter>, give_up_after: Duration, now: Timestamp) -> Self {
         let mut outbox = Self {
             letters: BTreeMap::new(),
             server: Server::default(),
@@ -104,8 +104,9 @@ impl Outbox {
         };
         let mut letters: Vec<_> = letters.into_iter().collect();
         letters.sort_by_key(|letter| (letter.number, letter.made_at));
-        for letter in letters {
+        for mut letter in letters {
             let number = outbox.next_number().max(letter.number);
+            letter.deliveries.iter_mut().for_each(|delivery| not_by_a_clock_ahead(delivery, now));
             outbox.letters.insert(number, Letter { number, ..letter });
         }
         outbox.make_room();
@@ -135,18 +136,16 @@ impl Outbox {
         self.server.closed_until <= now
     }
 
-    /// The deliveries to try now, in this order. Give up those that have waited too long for a server that cannot be
-    /// used first.
+    /// The deliveries to try now, in this order: what has been due for longest first, so that one at which the server
+    /// fails each time comes after all that it keeps waiting.
     #[must_use]
-    pub fn due(&mut self, now: Timestamp) -> Vec<Ticket> {
+    pub fn due(&self, now: Timestamp) -> Vec<Ticket> {
         if !self.is_open(now) {
             return Vec::new();
         }
-        self.give_up(now);
-        self.heads()
-            .filter(|(_, delivery)| delivery.next_try_at <= now)
-            .map(|(letter, delivery)| Ticket::of(letter, delivery))
-            .collect()
+        let mut due: Vec<_> = self.heads().filter(|(_, delivery)| delivery.next_try_at <= now).collect();
+        due.sort_by_key(|(_, delivery)| delivery.next_try_at);
+        due.into_iter().map(|(letter, delivery)| Ticket::of(letter, delivery)).collect()
     }
 
     /// When [`Outbox::due`] has something next; `None` where nothing waits.
@@ -168,21 +167,25 @@ impl Outbox {
         })
     }
 
-    /// Gives up what waited too long. What was never tried is tried once before, so that a letter that outlived an
-    /// outage of our own gets its chance.
-    fn give_up(&mut self, now: Timestamp) {
+    /// Gives up what has waited too long for a server that cannot be used; do so before [`Outbox::due`]. While nothing is
+    /// known against the server nothing is given up, so that what outlived an outage of our own gets its chance.
+    pub fn give_up(&mut self, now: Timestamp) -> Vec<Ticket> {
+        let mut given_up = Vec::new();
         if self.server.failures == 0 {
-            return;
+            return given_up;
         }
-        let (problem, give_up_after) = (self.server.problem.clone(), self.give_up_after);
+        let problem = in_vain(&self.server.problem);
         for letter in self.letters.values_mut() {
+            let number = letter.number;
             for delivery in letter.deliveries.iter_mut().filter(|delivery| delivery.is_waiting()) {
-                if delivery.give_up_at(give_up_after) <= now {
-                    delivery.settle(DeliveryState::Dead, &given_up(&problem), now);
-                    self.changed.insert(letter.number);
+                if delivery.give_up_at(self.give_up_after) <= now {
+                    delivery.settle(DeliveryState::Dead, &problem, now);
+                    given_up.push(Ticket { number, address: delivery.address.clone() });
+                    self.changed.insert(number);
                 }
             }
         }
+        given_up
     }
 
     /// A try came to its end at `now`. `random` is in `0.0..1.0`.
@@ -210,29 +213,33 @@ impl Outbox {
             Err(Failure::Temporary(problem) | Failure::Server(problem))
                 if delivery.give_up_at(give_up_after) <= now =>
             {
-                delivery.settle(DeliveryState::Dead, &given_up(&problem), now);
+                delivery.settle(DeliveryState::Dead, &in_vain(&problem), now);
             }
             Err(Failure::Temporary(problem)) => {
-                delivery.next_try_at = now.after(wait(FIRST_WAIT, LONGEST_WAIT, delivery.tries, random));
+                delivery.refusals = delivery.refusals.saturating_add(1);
+                delivery.next_try_at = now.after(wait(FIRST_WAIT, LONGEST_WAIT, delivery.refusals, random));
                 delivery.problem = problem;
             }
             Err(Failure::Server(problem)) => {
-                delivery.next_try_at = closed_until;
+                // It may be this letter that the server fails at: the others reset the server's wait, not this one.
+                let failures = delivery.tries - delivery.refusals;
+                let own = now.after(wait(FIRST_CLOSED, LONGEST_CLOSED, failures, random));
+                delivery.next_try_at = own.max(closed_until);
                 delivery.problem = problem;
             }
         }
         self.tidy_after(ticket.number);
     }
 
-    /// An operator wants a letter tried now: what is dead or waits for its time is due at once. Says how many deliveries
-    /// that are; `None` where there is no such letter.
-    pub fn retry(&mut self, number: u64, now: Timestamp) -> Option<usize> {
+    /// An operator wants a letter tried now: of its deliveries that may still be tried, those that are `meant` are due at
+    /// once. Says how many that are; `None` where there is no such letter.
+    pub fn retry(&mut self, number: u64, meant: fn(&Delivery) -> bool, now: Timestamp) -> Option<usize> {
         let letter = self.letters.get_mut(&number)?;
-        let open = letter.deliveries.iter_mut().filter(|delivery| delivery.is_open());
         let mut count = 0;
-        for delivery in open {
-            if delivery.state == DeliveryState::Dead {
+        for delivery in letter.deliveries.iter_mut().filter(|delivery| delivery.is_open() && meant(delivery)) {
+            if delivery.is_dead() {
                 delivery.waits_since = now;
+                delivery.refusals = 0;
             }
             delivery.state = DeliveryState::Waiting;
             delivery.next_try_at = now;
@@ -246,12 +253,12 @@ impl Outbox {
         Some(count)
     }
 
-    /// An operator wants a letter not to be tried any more. Says how many deliveries that are; `None` where there is no
-    /// such letter.
-    pub fn discard(&mut self, number: u64, now: Timestamp) -> Option<usize> {
+    /// An operator wants those deliveries of a letter that are `meant` not to be tried any more. Says how many that are;
+    /// `None` where there is no such letter.
+    pub fn discard(&mut self, number: u64, meant: fn(&Delivery) -> bool, now: Timestamp) -> Option<usize> {
         let letter = self.letters.get_mut(&number)?;
         let mut count = 0;
-        for delivery in letter.deliveries.iter_mut().filter(|delivery| delivery.is_open()) {
+        for delivery in letter.deliveries.iter_mut().filter(|delivery| delivery.is_open() && meant(delivery)) {
             let problem = std::mem::take(&mut delivery.problem);
             delivery.settle(DeliveryState::Dropped, &problem, now);
             count += 1;
@@ -342,7 +349,14 @@ fn wait(first: Duration, longest: Duration, failures: u32, random: f64) -> Durat
     whole.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
 }
 
-fn given_up(problem: &str) -> String {
+/// What a clock wrote down that was ahead of ours (it was put right since) must not hold a delivery back, and all that
+/// waits behind it.
+fn not_by_a_clock_ahead(delivery: &mut Delivery, now: Timestamp) {
+    delivery.next_try_at = delivery.next_try_at.min(now.after(LONGEST_WAIT));
+    delivery.waits_since = delivery.waits_since.min(now);
+}
+
+fn in_vain(problem: &str) -> String {
     format!("given up: {problem}")
 }
 

@@ -22,7 +22,7 @@ use crate::notify::compose::{Composed, Composer};
 use crate::notify::conditions::Conditions;
 use crate::notify::desk::Desk;
 use crate::notify::kept::{Kept, KeptKey, KeptKind};
-use crate::notify::letter::{DeliveryState, Failure, Letter};
+use crate::notify::letter::{Delivery, DeliveryState, Failure, Letter};
 use crate::notify::message;
 use crate::notify::notice::{Condition, Notice, Subject};
 use crate::notify::outbox::{Changed, Outbox, Ticket};
@@ -56,10 +56,10 @@ enum Request {
     Discard { which: Which, answer: oneshot::Sender<Option<usize>> },
 }
 
-/// Which letters an operator means.
+/// Which deliveries an operator means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one of that number.
+    /// Those of the letter of that number.
     Letter(u64),
     /// All that are dead.
     Dead,
@@ -234,7 +234,7 @@ impl Task {
         });
         let watched = !config.operator.email.is_empty();
         let conditions = watched.then(|| Conditions::new(told, config.operator.node_down_after));
-        let outbox = Outbox::new(letters, email.give_up_after);
+        let outbox = Outbox::new(letters, email.give_up_after, clock.now());
         let mut task = Self {
             config,
             email,
@@ -334,6 +334,9 @@ impl Task {
     fn next_delivery(&mut self) -> Option<Flight> {
         let now = self.clock.now();
         if self.tickets.is_empty() && self.outbox.next_due().is_some_and(|due| due <= now) {
+            for ticket in self.outbox.give_up(now) {
+                self.log_given_up(&ticket);
+            }
             self.tickets = self.outbox.due(now).into();
         }
         while let Some(ticket) = self.tickets.pop_front() {
@@ -373,14 +376,28 @@ impl Task {
         if matches!(outcome, Err(Failure::Server(_))) {
             self.transport = None;
         }
-        self.log(ticket, &outcome);
+        let was_down = self.outbox.server_problem().is_some();
+        self.log(ticket, &outcome, was_down);
+        let refused_for_good = matches!(outcome, Err(Failure::Permanent(_)));
         self.outbox.tried(ticket, outcome.map(drop), self.clock.now(), fastrand::f64());
+        if !refused_for_good && self.delivery(ticket).is_some_and(Delivery::is_dead) {
+            self.log_given_up(ticket);
+        }
     }
 
-    fn log(&self, ticket: &Ticket, outcome: &Result<String, Failure>) {
+    fn delivery(&self, ticket: &Ticket) -> Option<&Delivery> {
+        let letter = self.outbox.letter(ticket.number)?;
+        letter.deliveries.iter().find(|delivery| delivery.address == ticket.address)
+    }
+
+    fn log_given_up(&self, ticket: &Ticket) {
+        let problem = self.delivery(ticket).map_or("", |delivery| delivery.problem.as_str());
+        tracing::error!(letter = ticket.number, to = %ticket.address, %problem, "a mail was given up; see `pointsman outbox`");
+    }
+
+    fn log(&self, ticket: &Ticket, outcome: &Result<String, Failure>, was_down: bool) {
         let Ticket { number, address } = ticket;
         let subject = self.outbox.letter(*number).map_or("", |letter| letter.subject.as_str());
-        let was_down = self.outbox.server_problem().is_some();
         match outcome {
             Ok(reply) => {
                 if was_down {
@@ -393,7 +410,7 @@ impl Task {
             }
             Err(Failure::Server(problem)) => tracing::warn!(%problem, "the mail server cannot be used; mail waits"),
             Err(Failure::Temporary(problem)) => {
-                tracing::warn!(letter = number, to = %address, %problem, "a mail was refused for now; it is tried again");
+                tracing::warn!(letter = number, to = %address, %problem, "a mail was refused for now");
             }
             Err(Failure::Permanent(problem)) => {
                 tracing::error!(letter = number, to = %address, %problem, "a mail was refused for good; see `pointsman outbox`");
@@ -410,23 +427,28 @@ impl Task {
                 let _ = answer.send(letters.map(Letter::without_body).collect());
             }
             Request::Retry { which, answer } => {
-                let _ = answer.send(self.each(which, |outbox, number| outbox.retry(number, now)));
+                let _ = answer.send(self.each(which, |outbox, number, meant| outbox.retry(number, meant, now)));
             }
             Request::Discard { which, answer } => {
-                let _ = answer.send(self.each(which, |outbox, number| outbox.discard(number, now)));
+                let _ = answer.send(self.each(which, |outbox, number, meant| outbox.discard(number, meant, now)));
             }
         }
     }
 
-    fn each(&mut self, which: Which, act: impl Fn(&mut Outbox, u64) -> Option<usize>) -> Option<usize> {
-        let numbers: Vec<u64> = match which {
-            Which::Letter(number) => vec![number],
-            Which::Dead => {
-                self.outbox.letters().filter(|letter| letter.is_dead()).map(|letter| letter.number).collect()
-            }
-        };
+    fn each(
+        &mut self,
+        which: Which,
+        act: impl Fn(&mut Outbox, u64, fn(&Delivery) -> bool) -> Option<usize>,
+    ) -> Option<usize> {
         self.tickets.clear();
-        numbers.into_iter().map(|number| act(&mut self.outbox, number)).sum()
+        match which {
+            Which::Letter(number) => act(&mut self.outbox, number, Delivery::is_open),
+            Which::Dead => {
+                let dead = self.outbox.letters().filter(|letter| letter.is_dead());
+                let numbers: Vec<u64> = dead.map(|letter| letter.number).collect();
+                numbers.into_iter().map(|number| act(&mut self.outbox, number, Delivery::is_dead)).sum()
+            }
+        }
     }
 
     /// Brings what others see into step.
