@@ -1,6 +1,7 @@
 //! From facts to a letter: its names, its thread, its readers and its words.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use lettre::Address;
 
@@ -185,8 +186,58 @@ fn message_id(kind: Kind, notices: &[Notice], email: &Email) -> String {
     local_id(&[kind.as_str(), &key, &epoch, &at], email)
 }
 
+/// No two lists of parts make one id: what would is written as its code.
 fn local_id(parts: &[&str], email: &Email) -> String {
-    let atom = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let parts: Vec<String> = parts.iter().map(|part| part.chars().map(atom).collect()).collect();
-    format!("{}@{}", parts.join("."), email.from.email.domain())
+    let mut local = String::new();
+    for (n, part) in parts.iter().enumerate() {
+        local.push_str(if n == 0 { "" } else { "." });
+        for byte in part.bytes() {
+            match byte {
+                b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => local.push(char::from(byte)),
+                // Writing to a String cannot fail.
+                _ => drop(write!(local, "={byte:02x}")),
+            }
+        }
+    }
+    format!("{local}@{}", email.from.email.domain())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::model::Via;
+    use jiff::tz::TimeZone;
+    use std::time::Duration;
+
+    fn email() -> Email {
+        Email {
+            from: "noc@operator.example".parse().unwrap(),
+            reply_to: None,
+            via: Via::Sendmail("/usr/sbin/sendmail".into()),
+            timeout: Duration::from_secs(60),
+            give_up_after: Duration::from_secs(3600),
+            digest_after: 5,
+            digest_window: Duration::from_secs(60),
+            mask_numbers: true,
+            time_zone: TimeZone::UTC,
+            templates: None,
+        }
+    }
+
+    #[test]
+    fn letters_about_different_things_have_different_ids() {
+        let email = email();
+        let id = |parts: &[&str]| local_id(parts, &email);
+        assert_eq!(id(&["alarm", "vendor-a", "12"]), "alarm.vendor-a.12@operator.example");
+        let ids = [
+            id(&["alarm", "vendor.a", "1"]),
+            id(&["alarm", "vendor_a", "1"]),
+            id(&["alarm", "vendor a", "1"]),
+            id(&["alarm", "vendor", "a", "1"]),
+            id(&["alarm", "vendor=2ea", "1"]),
+        ];
+        for (n, one) in ids.iter().enumerate() {
+            assert!(!ids[n + 1..].contains(one), "{one}");
+        }
+    }
 }

@@ -81,7 +81,11 @@ impl KeptKey {
     /// The name of a thread.
     #[must_use]
     pub fn thread(about: &Subject) -> Self {
-        Self { kind: KeptKind::Thread, name: about.to_string() }
+        let kind = match about {
+            Subject::Connection(_) => "connection",
+            Subject::Condition(_) => "condition",
+        };
+        Self { kind: KeptKind::Thread, name: format!("{kind}/{about}") }
     }
 }
 
@@ -118,5 +122,19 @@ impl Kept {
             KeptKind::Letter => Self::Letter(serde_json::from_str(body)?),
             KeptKind::Thread => Self::Thread(serde_json::from_str(body)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ConnectionId, QualityKey};
+    use crate::notify::notice::Condition;
+
+    #[test]
+    fn a_connection_that_is_called_like_a_condition_has_a_thread_of_its_own() {
+        let key = QualityKey::connection(ConnectionId::new("storage").unwrap());
+        let connection = KeptKey::thread(&Subject::Connection(key));
+        assert_ne!(connection, KeptKey::thread(&Subject::Condition(Condition::Storage)));
     }
 }

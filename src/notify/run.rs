@@ -45,8 +45,12 @@ const STORING: Duration = Duration::from_secs(2);
 /// start.
 const LAST_DELIVERY: Duration = Duration::from_secs(2);
 
-/// Longest pause without anything to do.
-const IDLE: Duration = Duration::from_secs(60);
+/// How often the picture is looked at. It is made anew ten times a second; no mail need be that quick, and each look
+/// goes over the whole outbox.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Notices taken in one go, for the same reason.
+const BATCH: usize = 256;
 
 /// What an operator asks of the outbox.
 #[derive(Debug)]
@@ -255,21 +259,25 @@ impl Task {
 
     async fn run(mut self, mut inputs: Inputs, tasks: &Tasks) {
         let mut flight: Option<Flight> = None;
+        let mut notices = Vec::with_capacity(BATCH);
         while !tasks.is_stopping() {
-            self.compose(&mut inputs.pictures);
+            self.compose();
+            self.watch(&mut inputs.pictures);
             self.store();
             if flight.is_none() {
                 flight = self.next_delivery();
             }
-            let pause = if flight.is_some() { IDLE } else { self.pause() };
+            let pause = if flight.is_some() { LOOK_EVERY } else { self.pause() };
             tokio::select! {
-                Some(notice) = inputs.inbox.recv() => self.desk.take(notice, self.clock.now()),
+                1.. = inputs.inbox.recv_many(&mut notices, BATCH) => {
+                    let now = self.clock.now();
+                    notices.drain(..).for_each(|notice| self.desk.take(notice, now));
+                }
                 Some(request) = inputs.asked.recv() => self.answer(request),
                 (ticket, outcome) = landing(&mut flight) => {
                     flight = None;
                     self.landed(&ticket, outcome);
                 }
-                Ok(()) = inputs.pictures.changed() => {}
                 () = sleep(pause) => {}
                 () = tasks.stopping() => {}
             }
@@ -285,11 +293,11 @@ impl Task {
     /// How long there is nothing to do on our own.
     fn pause(&self) -> Duration {
         let next = self.desk.next_due().into_iter().chain(self.outbox.next_due()).min();
-        next.map_or(IDLE, |at| self.clock.real_time_until(at)).min(IDLE)
+        next.map_or(LOOK_EVERY, |at| self.clock.real_time_until(at)).min(LOOK_EVERY)
     }
 
-    /// Makes letters of what has waited long enough and of what the picture shows.
-    fn compose(&mut self, pictures: &mut watch::Receiver<Arc<View>>) {
+    /// Makes letters of what has waited long enough.
+    fn compose(&mut self) {
         let now = self.clock.now();
         for bundle in self.desk.due(now) {
             let composed = self.composer.to_customer(&bundle, &self.config, &self.email, now);
@@ -298,6 +306,15 @@ impl Task {
             }
             self.post(composed);
         }
+    }
+
+    /// Makes letters of what the operator must know of. The picture with nothing on it, which is there until the engine
+    /// has published one, is none to look at: on it everything is over.
+    fn watch(&mut self, pictures: &mut watch::Receiver<Arc<View>>) {
+        if !pictures.has_changed().unwrap_or(false) {
+            return;
+        }
+        let now = self.clock.now();
         let picture = pictures.borrow_and_update().clone();
         let turns = self.conditions.as_mut().map(|conditions| conditions.look(&picture, &self.dead, now));
         for turn in turns.into_iter().flatten() {
@@ -513,5 +530,60 @@ fn is_configured(condition: &Condition, config: &Config) -> bool {
         Condition::NodeDown(node) => config.node(node).is_some(),
         Condition::AllBlocked(map) => config.route_maps.iter().any(|known| known.id == *map),
         Condition::Storage | Condition::DeadLetters => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Format, Purpose, load_text};
+    use crate::ids::MapId;
+    use crate::notify::kept::Thread;
+
+    const CONFIG: &str = r#"
+[[nodes]]
+id = "pbx-01"
+kind = "asterisk"
+address = "127.0.0.1:5038"
+username = "pointsman"
+password = "secret"
+
+[email]
+from = "noc@operator.example"
+sendmail = "/does/not/exist"
+
+[operator]
+email = "ops@operator.example"
+
+[[connections]]
+id = "vendor-a"
+
+[[route_maps]]
+id = "intl"
+prefixes = ["00"]
+entries = [{ connection = "vendor-a", priority = 10 }]
+"#;
+
+    fn config() -> Arc<Config> {
+        match load_text(Path::new("x.toml"), CONFIG, Format::Toml, [], Purpose::Look) {
+            Ok(loaded) => Arc::new(loaded.config),
+            Err(problems) => panic!("{}", problems.render(false)),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_told_before_a_restart_is_not_over_before_the_engine_has_published() {
+        let (clock, tasks, writer) = (Clock::system(), Tasks::new(), Writer::detached("a test"));
+        let condition = Condition::AllBlocked(MapId::new("intl").unwrap());
+        let about = Subject::Condition(condition);
+        let told = Thread { about, message_id: "began@operator.example".to_owned(), since: clock.now() };
+        let (_engine, pictures) = watch::channel(Arc::new(View::empty(clock.now())));
+        let mail = Mail::start(&config(), clock, vec![Kept::Thread(Box::new(told))], pictures, &writer, &tasks);
+        // It answers only after it has looked around.
+        assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));
+        assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));
+        assert!(tasks.stop(Duration::from_secs(10)).await);
     }
 }

@@ -59,7 +59,7 @@ impl Pending {
     }
 
     /// Adds what is newer than everything in it. Says how many rows were dropped for want of room.
-    fn push(&mut self, op: StoreOp, on_disk: &HashSet<LegKey>) -> u64 {
+    fn push(&mut self, op: StoreOp, on_disk: &OnDisk) -> u64 {
         match op {
             StoreOp::Quality(key, saved) => {
                 self.quality.insert(key, saved);
@@ -72,7 +72,7 @@ impl Pending {
             StoreOp::LegGone(node, leg) => {
                 let key = (node, leg);
                 // A call that came and went between two writes needs none.
-                if on_disk.contains(&key) {
+                if on_disk.legs.contains(&key) {
                     self.legs.insert(key, None);
                 } else {
                     self.legs.remove(&key);
@@ -89,7 +89,12 @@ impl Pending {
                 self.mail.insert(kept.key(), Some(kept));
             }
             StoreOp::MailGone(key) => {
-                self.mail.insert(key, None);
+                // What came and went while nothing could be written needs no row, and must not pile up.
+                if on_disk.mail.contains(&key) {
+                    self.mail.insert(key, None);
+                } else {
+                    self.mail.remove(&key);
+                }
             }
         }
         self.make_room()
@@ -102,12 +107,12 @@ impl Pending {
     }
 
     /// Puts back `older`, which could not be written. Says how many rows were dropped for want of room.
-    fn put_back(&mut self, older: Self, on_disk: &HashSet<LegKey>) -> u64 {
+    fn put_back(&mut self, older: Self, on_disk: &OnDisk) -> u64 {
         let newer = std::mem::replace(self, older);
         self.quality.extend(newer.quality);
         self.changes.extend(newer.changes);
         self.legs.extend(newer.legs);
-        self.legs.retain(|key, row| row.is_some() || on_disk.contains(key));
+        self.legs.retain(|key, row| row.is_some() || on_disk.legs.contains(key));
         for (key, tally) in newer.minutes {
             self.minutes.entry(key).or_default().add(&tally);
         }
@@ -116,6 +121,7 @@ impl Pending {
             self.push_failed(key, calls);
         }
         self.mail.extend(newer.mail);
+        self.mail.retain(|key, kept| kept.is_some() || on_disk.mail.contains(key));
         self.make_room()
     }
 
@@ -154,12 +160,18 @@ pub(super) fn minute(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(60_000_000)
 }
 
+/// What the file holds, or what is being written to it: only that has to be deleted once it is gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OnDisk {
+    pub(super) legs: HashSet<LegKey>,
+    pub(super) mail: HashSet<KeptKey>,
+}
+
 /// Everything that is handed over, between the engine and the writer.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     pending: Pending,
-    /// Legs that the file holds, or that are being written to it.
-    on_disk: HashSet<LegKey>,
+    on_disk: OnDisk,
     /// Rows that are being written.
     writing: usize,
     /// Operations handed over since the start.
@@ -175,9 +187,9 @@ impl Backlog {
         Self { closed: true, ..Self::default() }
     }
 
-    /// An empty one over a file that holds these legs.
-    pub(super) fn over(legs: impl IntoIterator<Item = LegKey>) -> Self {
-        Self { on_disk: legs.into_iter().collect(), ..Self::default() }
+    /// An empty one over a file that holds this.
+    pub(super) fn over(on_disk: OnDisk) -> Self {
+        Self { on_disk, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, op: StoreOp) {
@@ -194,7 +206,8 @@ impl Backlog {
     pub(super) fn take(&mut self) -> Pending {
         let taken = std::mem::take(&mut self.pending);
         self.writing = taken.rows();
-        self.on_disk.extend(taken.legs.iter().filter(|(_, row)| row.is_some()).map(|(key, _)| key.clone()));
+        self.on_disk.legs.extend(taken.legs.iter().filter(|(_, row)| row.is_some()).map(|(key, _)| key.clone()));
+        self.on_disk.mail.extend(taken.mail.iter().filter(|(_, kept)| kept.is_some()).map(|(key, _)| key.clone()));
         taken
     }
 
@@ -202,17 +215,23 @@ impl Backlog {
     pub(super) fn written(&mut self, taken: &Pending) {
         self.writing = 0;
         for (key, _) in taken.legs.iter().filter(|(_, row)| row.is_none()) {
-            self.on_disk.remove(key);
+            self.on_disk.legs.remove(key);
             if self.pending.legs.get(key).is_some_and(Option::is_none) {
                 self.pending.legs.remove(key);
             }
         }
+        for (key, _) in taken.mail.iter().filter(|(_, kept)| kept.is_none()) {
+            self.on_disk.mail.remove(key);
+            if self.pending.mail.get(key).is_some_and(Option::is_none) {
+                self.pending.mail.remove(key);
+            }
+        }
     }
 
-    /// `older`, which is older than everything that waits, is not in the file, which holds `legs`.
-    pub(super) fn put_back(&mut self, older: Pending, legs: impl IntoIterator<Item = LegKey>) {
+    /// `older`, which is older than everything that waits, is not in the file, which holds `on_disk`.
+    pub(super) fn put_back(&mut self, older: Pending, on_disk: OnDisk) {
         self.writing = 0;
-        self.on_disk = legs.into_iter().collect();
+        self.on_disk = on_disk;
         self.dropped += self.pending.put_back(older, &self.on_disk);
     }
 
@@ -248,7 +267,7 @@ mod tests {
     use super::*;
     use crate::call::outcome::Outcome;
     use crate::ids::ConnectionId;
-    use crate::notify::kept::Thread;
+    use crate::notify::kept::{KeptKind, Thread};
     use crate::notify::notice::Subject;
     use crate::quality::machine::{Change, Reason, State};
     use crate::quality::settings::Settings;
@@ -378,9 +397,13 @@ mod tests {
             for (key, kept) in &pending.mail {
                 match kept {
                     Some(kept) => drop(self.mail.insert(key.clone(), kept.clone())),
-                    None => drop(self.mail.remove(key)),
+                    None => assert!(self.mail.remove(key).is_some(), "mail is deleted that was never written"),
                 }
             }
+        }
+
+        fn on_disk(&self) -> OnDisk {
+            OnDisk { legs: self.legs.keys().cloned().collect(), mail: self.mail.keys().cloned().collect() }
         }
     }
 
@@ -417,7 +440,7 @@ mod tests {
             file.write(&taken);
             backlog.written(&taken);
         } else {
-            backlog.put_back(taken, file.legs.keys().cloned());
+            backlog.put_back(taken, file.on_disk());
         }
     }
 
@@ -457,6 +480,17 @@ mod tests {
     }
 
     #[test]
+    fn mail_that_comes_and_goes_during_an_outage_crowds_out_none() {
+        let mut backlog = Backlog::default();
+        backlog.push(StoreOp::Mail(thread(0, 0)));
+        for n in 0..=MAX_MAIL {
+            let name = format!("{n}");
+            backlog.push(StoreOp::MailGone(KeptKey { kind: KeptKind::Notice, name }));
+        }
+        assert_eq!((backlog.rows(), backlog.dropped()), (1, 0));
+    }
+
+    #[test]
     fn an_outage_costs_the_oldest_history_and_no_state() {
         let mut backlog = Backlog::default();
         let changes = MAX_CHANGES as u64 + 3;
@@ -472,7 +506,7 @@ mod tests {
         assert_eq!(taken.minutes.values().map(|tally| tally.calls).sum::<u64>(), changes);
         // What comes while a full backlog is being written makes its oldest rows go if that fails.
         backlog.push(change(changes));
-        backlog.put_back(taken, []);
+        backlog.put_back(taken, OnDisk::default());
         assert_eq!((backlog.rows(), backlog.dropped()), (MAX_CHANGES + 2, 4));
     }
 

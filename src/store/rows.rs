@@ -13,7 +13,7 @@ use serde::de::value::{Error as WordError, StrDeserializer};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, SqliteTransaction};
 
-use super::backlog::{LegKey, Pending};
+use super::backlog::{LegKey, OnDisk, Pending};
 use super::op::{ChangeRow, LegRow, Tally, Whose};
 use super::{CHANGES_RESTORED, Restored};
 use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
@@ -66,9 +66,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// The legs that the file holds.
-    pub(super) fn leg_keys(&self) -> impl Iterator<Item = LegKey> + '_ {
-        self.legs.keys().cloned()
+    /// What of it has to be deleted once it is gone.
+    pub(super) fn on_disk(&self) -> OnDisk {
+        OnDisk { legs: self.legs.keys().cloned().collect(), mail: self.mail.keys().cloned().collect() }
     }
 
     /// What must be written to a file that holds `found` so that it holds this.

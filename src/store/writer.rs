@@ -86,7 +86,7 @@ impl Store {
     /// over while they stop is written too.
     #[must_use]
     pub fn start(self, clock: Clock, tasks: &Tasks) -> Writer {
-        let backlog = Backlog::over(self.content.leg_keys());
+        let backlog = Backlog::over(self.content.on_disk());
         let writer = Writer::new(backlog, StorageView { healthy: true, ..StorageView::default() });
         let path = self.file.path().to_owned();
         let task =
@@ -130,7 +130,7 @@ impl Writer {
     #[must_use]
     pub fn retrying(storage: &Storage, error: &StoreError, clock: Clock, tasks: &Tasks) -> Self {
         let health = StorageView { problem: error.to_string(), ..StorageView::default() };
-        let writer = Self::new(Backlog::over([]), health);
+        let writer = Self::new(Backlog::default(), health);
         Task::new(storage.path.clone(), storage.keep, clock, tasks, &writer).spawn();
         writer
     }
@@ -304,7 +304,7 @@ impl Task {
                 let (file, found, _) = open(&self.path).await?;
                 // It may be another file than before, or a former state of it.
                 let missing = self.content.missing_from(&found);
-                self.shared.backlog().put_back(missing, found.leg_keys());
+                self.shared.backlog().put_back(missing, found.on_disk());
                 self.content = found;
                 closed.insert(file)
             }
@@ -316,7 +316,7 @@ impl Task {
         };
         if !taken.is_empty() {
             if let Err(source) = rows::write(&mut file.conn, &mut self.content, &taken).await {
-                self.shared.backlog().put_back(taken, self.content.leg_keys());
+                self.shared.backlog().put_back(taken, self.content.on_disk());
                 return Err(StoreError::of(&self.path, source));
             }
             self.shared.backlog().written(&taken);
