@@ -1,11 +1,12 @@
 //! `pointsman outbox`: the mails of a running pointsman that wait, are dead, or were sent.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::cli::WrongUsage;
 use crate::cli::config_file::ConfigFile;
 use crate::cli::status::{duration, printable, socket_of, width};
 use crate::clock::Clock;
@@ -15,7 +16,6 @@ use crate::time::Timestamp;
 
 /// Arguments of `pointsman outbox`.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Without a command: lists the mails that wait or are dead.
 
 Exit codes: 0 done, 1 pointsman does not run, did not answer or has no such mail, 2 wrong usage or configuration.
@@ -76,18 +76,29 @@ struct Chosen {
 /// Where it does not run or does not answer, where it has no such mail, or where the output is closed.
 #[expect(clippy::needless_pass_by_value, reason = "every command takes its arguments")]
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match &args.command {
-        None => list(&args),
-        Some(Command::Retry(chosen)) => {
-            each(chosen, |letter| Request::OutboxRetry { letter }, "to be tried now", "was sent or dropped already")
+    let Some(command) = &args.command else { return list(&args) };
+    if args.all || args.json {
+        return Err(WrongUsage("--all and --json are for the list: leave them out".to_owned()).into());
+    }
+    let nothing = "was sent or dropped already";
+    match command {
+        Command::Retry(chosen) => {
+            let socket = chosen.place.within(&args.place).socket()?;
+            each(chosen, &socket, |letter| Request::OutboxRetry { letter }, ("to be tried now", nothing))
         }
-        Some(Command::Drop(chosen)) => {
-            each(chosen, |letter| Request::OutboxDrop { letter }, "dropped", "was sent or dropped already")
+        Command::Drop(chosen) => {
+            let socket = chosen.place.within(&args.place).socket()?;
+            each(chosen, &socket, |letter| Request::OutboxDrop { letter }, ("dropped", nothing))
         }
     }
 }
 
 impl Place {
+    /// This place where one is named, else that which was named before the command.
+    fn within<'a>(&'a self, outer: &'a Self) -> &'a Self {
+        if self.socket.is_none() && self.config.path.is_none() { outer } else { self }
+    }
+
     fn socket(&self) -> anyhow::Result<PathBuf> {
         self.socket.clone().map_or_else(|| socket_of(&self.config), Ok)
     }
@@ -112,18 +123,17 @@ fn list(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn each(
     chosen: &Chosen,
+    socket: &Path,
     request: impl Fn(Option<u64>) -> Request,
-    done: &str,
-    nothing: &str,
+    (done, nothing): (&str, &str),
 ) -> anyhow::Result<ExitCode> {
-    let socket = chosen.place.socket()?;
     let which: Vec<Option<u64>> =
         if chosen.dead { vec![None] } else { chosen.numbers.iter().copied().map(Some).collect() };
     let mut out = io::stdout().lock();
     for letter in which {
-        let count = match control::request_blocking(&socket, &request(letter))? {
+        let count = match control::request_blocking(socket, &request(letter))? {
             Response::Deliveries(count) => count,
-            other => return Err(unexpected(socket, &other).into()),
+            other => return Err(unexpected(socket.to_owned(), &other).into()),
         };
         let whose = letter.map_or_else(|| "all dead mails".to_owned(), |number| format!("mail {number}"));
         match (count, letter) {

@@ -194,6 +194,7 @@ fn local_id(parts: &[&str], email: &Email) -> String {
         for byte in part.bytes() {
             match byte {
                 b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => local.push(char::from(byte)),
+                b' ' => local.push('+'),
                 // Writing to a String cannot fail.
                 _ => drop(write!(local, "={byte:02x}")),
             }

@@ -42,7 +42,8 @@ impl Desk {
         Self { waiting: BTreeMap::new(), digest_after, window }
     }
 
-    /// Takes a notice. One that lies there already (a restart hands it over again) is not taken twice.
+    /// Takes a notice, the older ones first: they are told in the order in which they come, because a clock may have been
+    /// ahead before a restart. One that lies there already (a restart hands it over again) is not taken twice.
     pub fn take(&mut self, notice: Notice, now: Timestamp) {
         // Not by a clock that is ahead of ours.
         let began = notice.change.at.min(now);
@@ -80,8 +81,7 @@ impl Desk {
     }
 
     fn bundles(&mut self, customer: &CustomerId) -> Vec<Bundle> {
-        let mut notices = self.waiting.remove(customer).map(|pile| pile.notices).unwrap_or_default();
-        notices.sort_by_key(|notice| notice.change.at);
+        let notices = self.waiting.remove(customer).map(|pile| pile.notices).unwrap_or_default();
         let connections: HashSet<&QualityKey> = notices.iter().map(|notice| &notice.key).collect();
         let size = if connections.len() > self.digest_after { MAX_DIGEST } else { 1 };
         let bundle = |notices: &[Notice]| Bundle { customer: customer.clone(), notices: notices.to_vec() };
@@ -167,6 +167,14 @@ mod tests {
         let mut desk = desk();
         desk.take(notice("acme", "a", 1, 9_999), at(100));
         assert_eq!(desk.next_due(), Some(at(160)));
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_puts_no_recovery_before_its_alarm() {
+        let mut desk = desk();
+        desk.take(notice("acme", "a", 1, 9_999), at(100));
+        desk.take(notice("acme", "a", 2, 110), at(110));
+        assert_eq!(due(&mut desk, 160), ["acme: a 1", "acme: a 2"]);
     }
 
     #[test]

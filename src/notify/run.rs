@@ -79,7 +79,7 @@ pub enum Refused {
     #[error("the outbox is closed; pointsman is stopping")]
     Closed,
     /// There is no such letter.
-    #[error("there is no letter {0} in the outbox; `pointsman outbox --all` lists them")]
+    #[error("there is no mail {0} in the outbox; `pointsman outbox --all` lists them")]
     NoSuchLetter(u64),
 }
 
@@ -220,15 +220,17 @@ impl Task {
         writer: Writer,
         view: watch::Sender<MailView>,
     ) -> Self {
-        let (mut letters, mut threads) = (Vec::new(), Vec::new());
-        let mut desk = Desk::new(email.digest_after, email.digest_window);
+        let (mut notices, mut letters, mut threads) = (Vec::new(), Vec::new(), Vec::new());
         for kept in kept {
             match kept {
-                Kept::Notice(notice) => desk.take(*notice, clock.now()),
+                Kept::Notice(notice) => notices.push(*notice),
                 Kept::Letter(letter) => letters.push(*letter),
                 Kept::Thread(thread) => threads.push(*thread),
             }
         }
+        let mut desk = Desk::new(email.digest_after, email.digest_window);
+        notices.sort_by_key(|notice| (notice.change.at, notice.change.epoch));
+        notices.into_iter().for_each(|notice| desk.take(notice, clock.now()));
         let composer = Composer::new(templates(&email), threads);
         let told = composer.open_threads().filter_map(|thread| match &thread.about {
             Subject::Condition(condition) if is_configured(condition, &config) => {

@@ -178,7 +178,7 @@ async fn a_recipient_that_is_refused_keeps_nobody_from_the_mail_and_waits_for_th
     assert_eq!(mails[2].id, mails[0].id);
     assert_eq!(mails[3].answers.as_ref(), Some(&mails[1].id));
     let unknown = control::request(&stage.path("pointsman.sock"), &Request::OutboxRetry { letter: Some(99) }).await;
-    assert!(unknown.unwrap_err().to_string().contains("there is no letter 99"));
+    assert!(unknown.unwrap_err().to_string().contains("there is no mail 99"));
     assert!(running.stop().await);
 }
 
