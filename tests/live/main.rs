@@ -1,4 +1,4 @@
-//! Tests against real PBXs: Asterisk 22 and 16, with SIPp as callers and vendors.
+//! Tests against real PBXs: Asterisk 22 and 16, with SIPp as callers and vendors, and with a real mail server.
 //!
 //! They need Linux, root and what `scripts/live-setup` installs, so plain `cargo test` leaves them out (`test = false`
 //! in Cargo.toml). `scripts/test` runs them; by hand: `cargo nextest run --test live`.
@@ -16,5 +16,6 @@
 mod books;
 mod hunt;
 mod lab;
+mod mail;
 mod story;
 mod trouble;

@@ -15,23 +15,31 @@ use crate::lab::{SOON, eventually};
 /// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
 const DURABLE: Duration = Duration::from_millis(100);
 
+/// How every number begins that a scene calls.
+pub(crate) const NUMBERS: &str = "004930";
+
 /// A switch, two vendors and the program over them.
-struct Scene {
-    first: Vendor,
+pub(crate) struct Scene {
+    pub(crate) first: Vendor,
     second: Vendor,
     pbx: Box<dyn Pbx>,
-    pointsman: Pointsman,
+    pub(crate) pointsman: Pointsman,
     calls: u32,
 }
 
 impl Scene {
     fn new(switch: Switch, quality: &str) -> Self {
+        Self::with(switch, quality, |text| text)
+    }
+
+    /// The same with a configuration that is changed before it is used.
+    pub(crate) fn with(switch: Switch, quality: &str, change: impl FnOnce(String) -> String) -> Self {
         let first = Vendor::start("vendor-a", Behaviour::Good);
         let second = Vendor::start("vendor-b", Behaviour::Good);
         let pbx = switch.start(&[&first, &second]);
         let quality = format!("monitor_asr = true\nasr_threshold_percent = 50\nstatistics_window = 4\n{quality}");
         let text = configuration(&[pbx.node("pbx")], &["vendor-a", "vendor-b"], &quality);
-        let pointsman = Pointsman::start(&text);
+        let pointsman = Pointsman::start(&change(text));
         pointsman.is_in_step_with("pbx");
         let scene = Self { first, second, pbx, pointsman, calls: 0 };
         scene.order_becomes("vendor-a,vendor-b");
@@ -39,9 +47,9 @@ impl Scene {
     }
 
     /// Places a call; gives what the caller got and the vendors that were tried, in order.
-    fn call(&mut self) -> (u16, Vec<String>) {
+    pub(crate) fn call(&mut self) -> (u16, Vec<String>) {
         self.calls += 1;
-        let number = format!("00{:04}", self.calls);
+        let number = format!("{NUMBERS}{:07}", self.calls);
         let status = call(&*self.pbx, &self.pbx.hunted(&number), Caller::Talks(200));
         let tried = self.pbx.tried(&number);
         // The vendors' own books say the same.
@@ -52,7 +60,7 @@ impl Scene {
     }
 
     /// Waits until the variable, read by a session of our own, is that.
-    fn order_becomes(&self, order: &str) {
+    pub(crate) fn order_becomes(&self, order: &str) {
         let what = format!("the hunt order to become {order}");
         eventually(&what, SOON, || (self.pbx.order("intl") == order).then_some(()));
     }
@@ -62,13 +70,13 @@ impl Scene {
     }
 
     /// Waits until the vendor is in that state.
-    fn first_becomes(&self, state: State, within: Duration) {
+    pub(crate) fn first_becomes(&self, state: State, within: Duration) {
         let what = format!("vendor-a to become {state:?}");
         self.pointsman.shows(&what, within, |view| (connection(view, "vendor-a").state == state).then_some(()));
     }
 
     /// Four good calls, then the vendor fails until it is bad: with the fourth call of the window under 50 %.
-    fn vendor_goes_bad(&mut self) {
+    pub(crate) fn vendor_goes_bad(&mut self) {
         for _ in 0..4 {
             assert_eq!(self.call(), (200, vec!["vendor-a".to_owned()]));
         }

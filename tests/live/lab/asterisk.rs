@@ -9,7 +9,7 @@ use super::pbx::Pbx;
 use super::pointsman::Node;
 use super::process::Process;
 use super::sipp::Vendor;
-use super::{eventually, ports};
+use super::{eventually, keys, ports};
 
 /// Which Asterisk, and how it reaches its trunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,8 @@ impl Asterisk {
         etc("http.conf", "[general]\nenabled = no\n");
         etc("rtp.conf", "[general]\nrtpstart = 10000\nrtpend = 20000\n");
         etc("manager.conf", &manager(self.ami_port));
-        self.write_certificates();
+        // For the manager interface.
+        keys::write(&self.folder, "ami", "pbx.test");
         etc("manager.d/pointsman.conf", &self.shipped_account(rights));
         etc("extensions-pointsman.conf", &self.shipped_dialplan());
         etc("extensions.conf", &format!("#include extensions-pointsman.conf\n{}", dialplan()));
@@ -130,21 +131,6 @@ impl Asterisk {
         let text = change(text.to_owned(), "change-this-secret", SECRET);
         let text = change(text, "write = call,reporting\n", &format!("write = {rights}\n"));
         if self.kind == Kind::Recent { change(text, "\n;eventfilter(", "\neventfilter(") } else { text }
-    }
-
-    /// A certificate for the name `pbx.test` and the authority that it is from, for the manager interface.
-    fn write_certificates(&self) {
-        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-        let mut authority = CertificateParams::new(Vec::new()).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_key = KeyPair::generate().unwrap();
-        self.folder.write("keys/authority.pem", &authority.self_signed(&authority_key).unwrap().pem());
-        let key = KeyPair::generate().unwrap();
-        let issuer = Issuer::new(authority, authority_key);
-        let certificate =
-            CertificateParams::new(vec!["pbx.test".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-        self.folder.write("keys/ami.crt", &certificate.pem());
-        self.folder.write("keys/ami.key", &key.serialize_pem());
     }
 
     /// Where the manager interface speaks TLS.

@@ -4,6 +4,8 @@ pub(crate) mod ami;
 pub(crate) mod asterisk;
 pub(crate) mod folder;
 pub(crate) mod freeswitch;
+pub(crate) mod keys;
+pub(crate) mod mail_server;
 pub(crate) mod pbx;
 pub(crate) mod pointsman;
 pub(crate) mod ports;

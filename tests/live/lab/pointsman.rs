@@ -114,8 +114,7 @@ impl Pointsman {
 
     /// Runs another command with the same configuration.
     pub(crate) fn command(&self, args: &[&str]) -> Output {
-        let output = Command::new(BINARY).args(args).current_dir(self.folder.path()).output();
-        output.unwrap_or_else(|error| panic!("{BINARY}: {error}"))
+        command(&self.folder, args)
     }
 
     /// What `pointsman status --json` prints; `None` where the program does not answer.
@@ -169,6 +168,12 @@ impl Drop for Pointsman {
         }
         self.process = None;
     }
+}
+
+/// Runs a command of the program in a folder.
+pub(crate) fn command(folder: &Folder, args: &[&str]) -> Output {
+    let output = Command::new(BINARY).args(args).current_dir(folder.path()).output();
+    output.unwrap_or_else(|error| panic!("{BINARY}: {error}"))
 }
 
 /// The node of that name.
