@@ -3,6 +3,14 @@
 //! A figure that nobody supplies is *unknown*: its term is left out and the weights of the others are scaled up, so that
 //! a node is neither praised nor punished for what nobody knows. Nothing that is not a number ever reaches a score.
 
+pub mod breaker;
+pub mod ewma;
+pub mod failures;
+pub mod formula;
+pub mod rate;
+
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -116,6 +124,22 @@ pub enum Lethal {
     Draining,
     /// The operator took it out of service.
     Disabled,
+}
+
+impl fmt::Display for Lethal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkDown => f.write_str("no link"),
+            Self::NotReady => f.write_str("the PBX takes no calls"),
+            Self::Stale { silent_sec } => write!(f, "no sign of life for {silent_sec:.0} s"),
+            Self::Full => f.write_str("full"),
+            Self::Cpu { idle } => write!(f, "idle CPU {idle:.1} %"),
+            Self::Failures { rate } => write!(f, "{rate:.1} % of calls failed"),
+            Self::Breaker => f.write_str("its breaker is open"),
+            Self::Draining => f.write_str("draining"),
+            Self::Disabled => f.write_str("out of service"),
+        }
+    }
 }
 
 /// One term of a score.
