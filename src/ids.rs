@@ -101,6 +101,10 @@ id!(
     /// A route map.
     MapId
 );
+id!(
+    /// Who holds a token of the HTTP server.
+    TokenName
+);
 
 /// The PBX's own identifier of a call leg: FreeSWITCH's Unique-ID, Asterisk's Uniqueid. Opaque, and unique on its
 /// node only.

@@ -67,14 +67,17 @@ fn without_a_configuration_it_says_where_it_looked() {
     let (code, out, _) = outcome(program(&["check"]).current_dir(directory.path()).output().expect("it starts"));
     assert_eq!(
         (code, out.as_str()),
-        (0, "./pointsman.toml is good: 1 node, 1 connection (1 judged), 0 route maps, no mail\n")
+        (
+            0,
+            "./pointsman.toml is good: 1 node, 1 connection (1 judged), 0 route maps, no mail, HTTP on 127.0.0.1:8321\n"
+        )
     );
     let mut named = program(&["check"]);
     let (code, out, _) = outcome(named.env("POINTSMAN_CONFIG", sample("pointsman.json")).output().expect("it starts"));
     assert_eq!(code, 0);
     assert!(
         out.ends_with(
-            "is good: 2 nodes, 2 connections (2 judged), 2 route maps, mail through mail.operator.example:587\n"
+            "is good: 2 nodes, 2 connections (2 judged), 2 route maps, mail through mail.operator.example:587, HTTP on 127.0.0.1:8321\n"
         ),
         "{out}"
     );
@@ -116,7 +119,9 @@ fn a_good_configuration_is_0_as_json_too() {
     let expected = serde_json::json!({
         "file": sample("with-routes.toml"),
         "ok": true,
-        "summary": { "nodes": 2, "connections": 3, "judged": 3, "route_maps": 2, "mail": "localhost:25" },
+        "summary": {
+            "nodes": 2, "connections": 3, "judged": 3, "route_maps": 2, "mail": "localhost:25", "http": "127.0.0.1:8321"
+        },
         "problems": [],
     });
     assert_eq!(answer, expected);

@@ -42,6 +42,8 @@ struct Summary {
     route_maps: usize,
     /// The mail server or the program that mail goes through.
     mail: Option<String>,
+    /// Where the HTTP server listens.
+    http: Option<String>,
 }
 
 /// Checks the configuration.
@@ -90,7 +92,8 @@ impl Summary {
         let judged = config.connections.iter().filter(|connection| connection.quality.is_monitored()).count();
         let (nodes, connections) = (config.nodes.len(), config.connections.len());
         let mail = config.email.as_ref().map(|email| email.via.to_string());
-        Self { nodes, connections, judged, route_maps: config.route_maps.len(), mail }
+        let http = config.http.as_ref().map(|http| http.listen.to_string());
+        Self { nodes, connections, judged, route_maps: config.route_maps.len(), mail, http }
     }
 }
 
@@ -101,8 +104,12 @@ impl std::fmt::Display for Summary {
         let maps = count(self.route_maps, "route map");
         write!(f, "{nodes}, {connections} ({} judged), {maps}, ", self.judged)?;
         match &self.mail {
-            Some(via) => write!(f, "mail through {via}"),
-            None => f.write_str("no mail"),
+            Some(via) => write!(f, "mail through {via}, ")?,
+            None => f.write_str("no mail, ")?,
+        }
+        match &self.http {
+            Some(listen) => write!(f, "HTTP on {listen}"),
+            None => f.write_str("no HTTP"),
         }
     }
 }

@@ -132,9 +132,10 @@ fn item(step: &str, items: &[Value]) -> Result<Step, Unresolved> {
     }
 }
 
+/// What an item of a list is called: its id, or the name of a token.
 fn id(item: &Value) -> Option<&str> {
     match &item.kind {
-        ValueKind::Table(fields) => text(fields.get("id")?),
+        ValueKind::Table(fields) => text(fields.get("id").or_else(|| fields.get("name"))?),
         _ => None,
     }
 }

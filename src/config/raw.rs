@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::de::Located;
 use super::log;
-use super::model::{Language, Security};
+use super::model::{Language, Mode, Profile, Role, Security};
 use crate::call::outcome::Outcome;
-use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
+use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, TokenName};
 use crate::pbx::PbxKind;
 use crate::quality::settings::{BadQualityAction, RetryOverflow};
 
@@ -53,10 +53,16 @@ pub(super) struct Raw {
     pub(super) control_socket: Located<PathBuf>,
     /// The log.
     pub(super) log: Located<Log>,
-    /// Node scores.
+    /// How nodes are scored.
     pub(super) scoring: Located<Scoring>,
-    /// How long a node may be silent, in seconds, before its score counts as stale.
+    /// How long a node may be silent, in seconds, before it is excluded.
     pub(super) stale_threshold_sec: Located<u64>,
+    /// How one of them is chosen.
+    pub(super) balancing: Located<Balancing>,
+    /// When a node that fails is left alone.
+    pub(super) breaker: Located<Breaker>,
+    /// The HTTP server.
+    pub(super) http: Located<Http>,
 }
 
 /// `[[nodes]]`
@@ -79,6 +85,14 @@ pub(super) struct Node {
     pub(super) password_env: Located<String>,
     /// Most calls that the node should carry.
     pub(super) max_calls: Located<u64>,
+    /// Most calls a second that it should be given.
+    pub(super) max_calls_per_sec: Located<f64>,
+    /// Whether it runs on this machine.
+    pub(super) local: Located<bool>,
+    /// Its processor cores.
+    pub(super) cores: Located<u64>,
+    /// Where an edge sends calls for it.
+    pub(super) sip_address: Located<String>,
     /// TLS to the manager interface.
     pub(super) tls: Located<bool>,
     /// Certificates to trust instead of the system's.
@@ -349,12 +363,26 @@ pub(super) struct Log {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Scoring {
+    /// Which weighting.
+    pub(super) profile: Located<Profile>,
     /// Idle CPU, in percent, under which a node is excluded.
     pub(super) idle_cpu_min: Located<f64>,
     /// Failure rate, in percent, over which a node is excluded.
     pub(super) call_failure_rate_lethal: Located<f64>,
     /// Weights of the parts of a score.
     pub(super) weights: Located<Weights>,
+    /// Whether the load average is divided by the cores.
+    pub(super) load_per_core: Located<bool>,
+    /// Over how many attempts a node's failure rate goes.
+    pub(super) failure_window: Located<u64>,
+    /// How many of them are needed to judge it.
+    pub(super) failure_min_calls: Located<u64>,
+    /// A node with a lower score is skipped.
+    pub(super) min_score: Located<f64>,
+    /// The answer when every node is excluded.
+    pub(super) fallback_node: Located<NodeId>,
+    /// Reply time that counts as none left.
+    pub(super) latency_limit_ms: Located<f64>,
 }
 
 /// `[scoring.weights]`
@@ -369,6 +397,58 @@ pub(super) struct Weights {
     pub(super) idle_score: Located<f64>,
     /// Failed calls.
     pub(super) fail_score: Located<f64>,
+}
+
+/// `[balancing]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Balancing {
+    /// How a node is chosen, where a question does not say.
+    pub(super) mode: Located<Mode>,
+    /// How long an answer counts as a call.
+    pub(super) lease_sec: Located<u64>,
+}
+
+/// `[breaker]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Breaker {
+    /// Failures in a row that open it.
+    pub(super) failures: Located<u64>,
+    /// A reply that takes longer is a failure.
+    pub(super) timeout_sec: Located<u64>,
+    /// How long it stays open the first time.
+    pub(super) open_sec: Located<u64>,
+    /// Longest that it stays open.
+    pub(super) open_max_sec: Located<u64>,
+}
+
+/// `[http]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Http {
+    /// Whether there is a server.
+    pub(super) enabled: Located<bool>,
+    /// Where it listens.
+    pub(super) listen: Located<String>,
+    /// Who may use it.
+    pub(super) tokens: Tables<Token>,
+}
+
+/// `[[http.tokens]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Token {
+    /// Who has it.
+    pub(super) name: Located<TokenName>,
+    /// What it allows.
+    pub(super) role: Located<Role>,
+    /// The token itself.
+    pub(super) token: Located<SecretString>,
+    /// A file whose first line is the token.
+    pub(super) token_file: Located<PathBuf>,
+    /// An environment variable that holds the token.
+    pub(super) token_env: Located<String>,
 }
 
 /// One text, or a list of them.

@@ -118,6 +118,8 @@ mod tests {
         let tables: Vec<_> = homes.keys().map(String::as_str).collect();
         let expected = [
             "",
+            "balancing",
+            "breaker",
             "causes",
             "connections",
             "connections.causes",
@@ -125,6 +127,8 @@ mod tests {
             "connections.quality.retry_backoff",
             "customers",
             "email",
+            "http",
+            "http.tokens",
             "log",
             "nodes",
             "operator",

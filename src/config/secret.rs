@@ -3,14 +3,18 @@
 use super::locate::{Inside, Span, Spot};
 use super::suggest::{self, Homes};
 
-/// Where values stand that must not be shown: those of keys that are, or look like a misspelt, `password`, and URLs that
-/// may hold one.
+/// Keys of a token that hold nothing secret.
+const SHOWN_OF_TOKENS: [&str; 4] = ["name", "role", "token_file", "token_env"];
+
+/// Where values stand that must not be shown: those of keys that are, or look like a misspelt, `password` or `token`, and
+/// URLs that may hold one.
 pub(super) fn spans(text: &str, root: &Spot) -> Vec<Span> {
     let mut spans = Vec::new();
     root.for_each_field(&mut |key, spot| {
         let value = text.get(spot.value.clone()).filter(|_| matches!(spot.inside, Inside::Nothing));
         if is_secret(key) || value.and_then(login_in_url).is_some() {
-            leaves(spot, &mut spans);
+            let shown = if key == "tokens" { SHOWN_OF_TOKENS.as_slice() } else { &[] };
+            leaves(spot, shown, &mut spans);
         }
     });
     spans
@@ -31,11 +35,15 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-fn leaves(spot: &Spot, spans: &mut Vec<Span>) {
+/// The values in there, but for those of the keys that may be `shown`.
+fn leaves(spot: &Spot, shown: &[&str], spans: &mut Vec<Span>) {
     match &spot.inside {
         Inside::Nothing => spans.push(spot.value.clone()),
-        Inside::List(items) => items.iter().for_each(|item| leaves(item, spans)),
-        Inside::Table(fields) => fields.values().for_each(|field| leaves(field, spans)),
+        Inside::List(items) => items.iter().for_each(|item| leaves(item, shown, spans)),
+        Inside::Table(fields) => {
+            let hidden = fields.iter().filter(|(key, _)| !shown.contains(&key.as_str()));
+            hidden.for_each(|(_, field)| leaves(field, shown, spans));
+        }
     }
 }
 
@@ -43,7 +51,7 @@ fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let names_a_place = key.ends_with("_file") || key.ends_with("_env");
     let says_so = ["pass", "secret", "token", "pwd"].iter().any(|word| key.contains(word));
-    !names_a_place && (says_so || suggest::closest(&key, ["password"]).is_some())
+    !names_a_place && (says_so || suggest::closest(&key, ["password", "token"]).is_some())
 }
 
 /// The text with other characters in those places. Every character keeps its length, so that all places stay valid.
@@ -111,7 +119,10 @@ fn last_word(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::config::schema;
 
     #[test]
     fn a_masked_text_has_the_same_shape() {
@@ -124,12 +135,15 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_is_one() {
-        for key in ["password", "pasword", "Passwort", "secret", "api_token", "pwd"] {
+        for key in ["password", "pasword", "Passwort", "secret", "api_token", "tokn", "tokens", "pwd"] {
             assert!(is_secret(key), "{key}");
         }
-        for key in ["password_file", "password_env", "address", "id", "map"] {
+        for key in ["password_file", "password_env", "token_file", "address", "id", "map"] {
             assert!(!is_secret(key), "{key}");
         }
+        let homes = schema::homes();
+        let secrets: BTreeSet<_> = homes.values().copied().flatten().filter(|key| is_secret(key)).collect();
+        assert_eq!(secrets, BTreeSet::from([&"password", &"token", &"tokens"]), "of the keys that there are");
     }
 
     #[test]

@@ -106,6 +106,9 @@ control_socket = {socket}
 [storage]
 path = {database}
 
+[http]
+listen = "127.0.0.1:0"
+
 [[nodes]]
 id = "{FREESWITCH}"
 kind = "freeswitch"

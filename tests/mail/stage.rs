@@ -40,6 +40,9 @@ impl Stage {
     pub(crate) fn write_config(&self, connections: &[&str], more: &str) -> PathBuf {
         let mut text = format!(
             r#"
+[http]
+listen = "127.0.0.1:0"
+
 [[nodes]]
 id = "pbx-01"
 kind = "asterisk"

@@ -1,4 +1,4 @@
-//! Passwords and certificates: where they come from, for nodes and for mail alike.
+//! Passwords, tokens and certificates: where they come from, for nodes, mail and HTTP alike.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,23 @@ use crate::config::tree::PlaceId;
 /// Longest password or user name: a line of either protocol holds about 1,000 bytes.
 const MAX_CREDENTIAL: usize = 256;
 
-/// Most of a password file that is read.
-const MAX_PASSWORD_FILE: u64 = 4096;
+/// Most of a file with a secret that is read.
+const MAX_SECRET_FILE: u64 = 4096;
 
-/// Where a password may stand.
+/// What a secret is called, and the keys of its places.
+pub(super) struct Kind {
+    what: &'static str,
+    file: &'static str,
+    variable: &'static str,
+}
+
+pub(super) const PASSWORD: Kind = Kind { what: "password", file: "password_file", variable: "password_env" };
+pub(super) const TOKEN: Kind = Kind { what: "token", file: "token_file", variable: "token_env" };
+
+/// Where a secret may stand.
 pub(super) struct Sources<'a> {
-    pub(super) password: &'a Located<SecretString>,
+    pub(super) kind: &'a Kind,
+    pub(super) itself: &'a Located<SecretString>,
     pub(super) file: &'a Located<PathBuf>,
     pub(super) variable: &'a Located<String>,
 }
@@ -27,11 +38,8 @@ pub(super) struct Sources<'a> {
 impl Sources<'_> {
     /// The keys that are written.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, PlaceId)> {
-        let keys = [
-            ("password", self.password.place),
-            ("password_file", self.file.place),
-            ("password_env", self.variable.place),
-        ];
+        let Kind { what, file, variable } = *self.kind;
+        let keys = [(what, self.itself.place), (file, self.file.place), (variable, self.variable.place)];
         keys.into_iter().filter_map(|(key, place)| Some((key, place?)))
     }
 }
@@ -44,62 +52,69 @@ impl Check<'_> {
         }
     }
 
-    /// The password, from where the configuration says. One from an environment override goes before all others.
+    /// The secret, from where the configuration says. One from an environment override goes before all others.
     /// `around` is where one is missed, `whose` is who would have it, and `table` the path of their table in the name of
     /// a variable.
-    pub(super) fn password(
+    pub(super) fn secret(
         &mut self,
         from: &Sources<'_>,
         around: PlaceId,
         whose: &str,
         table: &str,
     ) -> Option<SecretString> {
-        let given: Vec<_> = from.given().collect();
-        let overriding: Vec<_> = given.iter().copied().filter(|(_, place)| self.is_overridden(*place)).collect();
-        let given = if overriding.is_empty() { given } else { overriding };
-        match *given.as_slice() {
+        let Kind { what, file, .. } = *from.kind;
+        match *self.in_use(from).as_slice() {
             [] => {
-                self.note_no_password(around, whose, table);
+                self.note_no_secret(from.kind, around, whose, table);
                 None
             }
             [(_, first), (key, second), ..] => {
-                let draft = Draft::error(Mark::Key(second), format!("{whose} has more than one password"));
+                let draft = Draft::error(Mark::Key(second), format!("{whose} has more than one {what}"));
                 self.note(
                     draft.also(Mark::Key(first), "one is here").help(format!("leave `{key}` or the other one out")),
                 );
                 None
             }
-            [("password", place)] => {
-                let password = from.password.get()?;
-                self.credential(password.expose_secret(), place, "password");
-                Some(password.clone())
+            [(key, place)] if key == what => {
+                let secret = from.itself.get()?;
+                self.credential(secret.expose_secret(), place, what);
+                Some(secret.clone())
             }
-            [("password_file", place)] => self.password_file(from.file.get()?, place),
-            [(_, place)] => self.password_env(from.variable.get()?, place),
+            [(key, place)] if key == file => self.secret_file(from.kind, from.file.get()?, place),
+            [(_, place)] => self.secret_env(from.kind, from.variable.get()?, place),
         }
+    }
+
+    /// The keys that count: those from the environment, where there is any, else all that are written.
+    pub(super) fn in_use(&self, from: &Sources<'_>) -> Vec<(&'static str, PlaceId)> {
+        let overriding: Vec<_> = from.given().filter(|(_, place)| self.is_overridden(*place)).collect();
+        if overriding.is_empty() { from.given().collect() } else { overriding }
     }
 
     fn is_overridden(&self, place: PlaceId) -> bool {
         self.place(place).is_some_and(|place| place.variable.is_some())
     }
 
-    fn note_no_password(&mut self, around: PlaceId, whose: &str, table: &str) {
+    fn note_no_secret(&mut self, kind: &Kind, around: PlaceId, whose: &str, table: &str) {
+        let Kind { what, file, .. } = *kind;
         let help = format!(
-            "write {}, or {}, or set the environment variable {}{table}__PASSWORD",
-            self.write("password", "\"...\""),
-            self.write("password_file", "\"/etc/pointsman/password\""),
+            "write {}, or {}, or set the environment variable {}{table}__{}",
+            self.write(what, "\"...\""),
+            self.write(file, &format!("\"/etc/pointsman/{what}\"")),
             environment::PREFIX,
+            what.to_ascii_uppercase(),
         );
-        self.note(Draft::error(Mark::Value(around), format!("{whose} has no password")).help(help));
+        self.note(Draft::error(Mark::Value(around), format!("{whose} has no {what}")).help(help));
     }
 
-    fn password_file(&mut self, path: &Path, place: PlaceId) -> Option<SecretString> {
+    fn secret_file(&mut self, kind: &Kind, path: &Path, place: PlaceId) -> Option<SecretString> {
         let path = self.path(path);
         let shown = path.display();
         let text = match read_small(&path) {
             Ok(text) => text,
             Err(why) => {
-                self.note(Draft::error(Mark::Value(place), format!("cannot read the password from {shown}: {why}")));
+                let message = format!("cannot read the {} from {shown}: {why}", kind.what);
+                self.note(Draft::error(Mark::Value(place), message));
                 return None;
             }
         };
@@ -107,21 +122,21 @@ impl Check<'_> {
             let draft = Draft::warning(Mark::Value(place), format!("every user of this machine can read {shown}"));
             self.note(draft.help(format!("chmod 600 {shown}")));
         }
-        let password = text.strip_suffix('\n').unwrap_or(&text);
-        let password = password.strip_suffix('\r').unwrap_or(password);
-        self.credential(password, place, "password_file");
-        Some(password.to_owned().into())
+        let secret = text.strip_suffix('\n').unwrap_or(&text);
+        let secret = secret.strip_suffix('\r').unwrap_or(secret);
+        self.credential(secret, place, kind.file);
+        Some(secret.to_owned().into())
     }
 
-    fn password_env(&mut self, variable: &str, place: PlaceId) -> Option<SecretString> {
-        let Some(password) = (self.variables)(variable) else {
+    fn secret_env(&mut self, kind: &Kind, variable: &str, place: PlaceId) -> Option<SecretString> {
+        let Some(secret) = (self.variables)(variable) else {
             let shown: String = variable.chars().take(80).collect();
-            let message = format!("the environment variable {shown:?} that holds the password is not set");
+            let message = format!("the environment variable {shown:?} that holds the {} is not set", kind.what);
             self.note(Draft::error(Mark::Value(place), message));
             return None;
         };
-        self.credential(&password, place, "password_env");
-        Some(password.into())
+        self.credential(&secret, place, kind.variable);
+        Some(secret.into())
     }
 
     pub(super) fn ca_file(&mut self, path: &Path, place: PlaceId) {
@@ -146,8 +161,12 @@ fn read_small(path: &Path) -> Result<String, String> {
     use std::io::Read;
     let mut text = String::new();
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(MAX_PASSWORD_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_PASSWORD_FILE { Err("it is too long to hold a password".to_owned()) } else { Ok(text) }
+    file.take(MAX_SECRET_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_SECRET_FILE {
+        Err(format!("it has more than {MAX_SECRET_FILE} bytes"))
+    } else {
+        Ok(text)
+    }
 }
 
 #[cfg(unix)]

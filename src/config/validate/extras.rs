@@ -1,4 +1,4 @@
-//! Variables, storage, the control socket, the log; and what is accepted for later versions.
+//! Variables, storage, the control socket, the log.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -113,48 +113,6 @@ impl Check<'_> {
             }
         });
         Log { filter: filter.unwrap_or_default(), format: raw.format.get().copied().unwrap_or_default() }
-    }
-
-    /// Node scores: checked, so that a file for a later version can be written today, and not applied.
-    pub(super) fn scoring(&mut self) {
-        let raw = self.raw;
-        for (key, place) in [("stale_threshold_sec", raw.stale_threshold_sec.place), ("scoring", raw.scoring.place)] {
-            if let Some(place) = place {
-                let message = format!("`{key}` is not applied yet: this version has no node scores");
-                self.note(Draft::warning(Mark::Key(place), message));
-            }
-        }
-        self.bounded(&raw.stale_threshold_sec, "stale_threshold_sec", 1..=3600);
-        let Some(scoring) = raw.scoring.get() else { return };
-        let percentages =
-            [("idle_cpu_min", &scoring.idle_cpu_min), ("call_failure_rate_lethal", &scoring.call_failure_rate_lethal)];
-        for (key, value) in percentages {
-            if let Some((_, place)) = value.placed().filter(|(value, _)| !(0.0..=100.0).contains(*value)) {
-                self.note(Draft::error(Mark::Value(place), format!("`{key}` must be from 0 to 100")));
-            }
-        }
-        self.weights(scoring);
-    }
-
-    fn weights(&mut self, scoring: &raw::Scoring) {
-        let Some((weights, place)) = scoring.weights.placed() else { return };
-        let list = [
-            ("call_score", &weights.call_score, 0.40),
-            ("load_score", &weights.load_score, 0.30),
-            ("idle_score", &weights.idle_score, 0.20),
-            ("fail_score", &weights.fail_score, 0.10),
-        ];
-        for (key, value, _) in list {
-            if let Some((_, place)) = value.placed().filter(|(value, _)| !(0.0..=1.0).contains(*value)) {
-                self.note(Draft::error(Mark::Value(place), format!("`{key}` must be from 0 to 1")));
-            }
-        }
-        let broken = list.iter().any(|(_, value, _)| value.is_broken());
-        let sum: f64 = list.iter().map(|(_, value, default)| value.get().copied().unwrap_or(*default)).sum();
-        if !broken && (sum - 1.0).abs() > 1e-6 {
-            let message = format!("the weights must sum to 1, and they sum to {:.4}", sum);
-            self.note(Draft::error(Mark::Value(place), message));
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use lettre::message::Mailbox;
 use rustls_pki_types::{DnsName, ServerName};
 use secrecy::SecretString;
 
-use super::credentials::Sources;
+use super::credentials::{PASSWORD, Sources};
 use super::{Check, texts};
 use crate::config::de::Located;
 use crate::config::model::{Email, Operator, Security, Smtp, Via};
@@ -256,7 +256,7 @@ impl Check<'_> {
             }
             return None;
         };
-        let password = self.password(&sources, user, "the user of the mail server", "EMAIL")?;
+        let password = self.secret(&sources, user, "the user of the mail server", "EMAIL")?;
         Some((raw.username.get()?.clone(), password))
     }
 
@@ -316,7 +316,7 @@ impl Check<'_> {
 
 /// Where the password of the mail server may stand.
 fn mail(raw: &raw::Email) -> Sources<'_> {
-    Sources { password: &raw.password, file: &raw.password_file, variable: &raw.password_env }
+    Sources { kind: &PASSWORD, itself: &raw.password, file: &raw.password_file, variable: &raw.password_env }
 }
 
 /// The address, as plain as mail servers agree on; what to write instead, where it is not.

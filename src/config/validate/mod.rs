@@ -6,19 +6,20 @@
 mod connections;
 mod credentials;
 mod extras;
+mod http;
 mod mail;
 mod nodes;
 mod quality;
 mod routes;
+mod scores;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::de::Located;
-use super::model::{Balancing, BreakerSettings, Config, Connection, Mode, Node, Scoring};
+use super::model::{Config, Connection, Node};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
 use super::suggest;
@@ -57,7 +58,10 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let connections = check.connections(&nodes);
     let route_maps = check.route_maps(&nodes, &connections);
     check.routing_rules();
-    check.scoring();
+    let scoring = check.scoring();
+    let balancing = check.balancing();
+    let breaker = check.breaker();
+    let http = check.http();
     let email = check.email();
     let operator = check.operator();
     let variables = check.variables();
@@ -73,10 +77,10 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
         route_maps,
         email,
         operator,
-        scoring: Scoring::default(),
-        balancing: Balancing { mode: Mode::BestScore, lease: Duration::from_secs(5) },
-        breaker: BreakerSettings::default(),
-        http: None,
+        scoring,
+        balancing,
+        breaker,
+        http,
         variables,
         storage,
         control_socket,
@@ -124,6 +128,16 @@ impl<'a> Check<'a> {
 
     /// A number within bounds; notes it where it is not, and gives it all the same.
     fn bounded(&mut self, value: &Located<u64>, key: &str, bounds: std::ops::RangeInclusive<u64>) -> Option<u64> {
+        let (number, place) = value.placed()?;
+        if !bounds.contains(number) {
+            let message = format!("`{key}` must be from {} to {}", bounds.start(), bounds.end());
+            self.note(Draft::error(Mark::Value(place), message));
+        }
+        Some(*number)
+    }
+
+    /// A number with decimals within bounds; notes it where it is not, and gives it all the same.
+    fn within(&mut self, value: &Located<f64>, key: &str, bounds: std::ops::RangeInclusive<f64>) -> Option<f64> {
         let (number, place) = value.placed()?;
         if !bounds.contains(number) {
             let message = format!("`{key}` must be from {} to {}", bounds.start(), bounds.end());

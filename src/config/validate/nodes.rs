@@ -2,15 +2,19 @@
 
 use secrecy::SecretString;
 
-use super::credentials::Sources;
+use super::credentials::{PASSWORD, Sources};
 use super::{Check, tables};
-use crate::config::model::{Node, Tls};
+use crate::config::de::Located;
+use crate::config::model::{Node, Profile, Tls};
 use crate::config::raw;
 use crate::config::report::{Draft, Mark};
 use crate::config::secret::shown;
 use crate::config::tree::PlaceId;
 use crate::config::{Purpose, environment};
 use crate::pbx::PbxKind;
+
+/// Longest address that an edge is given: a host name has at most 253 characters, and there may be a port.
+const MAX_SIP_ADDRESS: usize = 260;
 
 impl<'a> Check<'a> {
     /// The nodes that have at least an id, with their places.
@@ -71,6 +75,9 @@ impl<'a> Check<'a> {
         );
         self.only_for(PbxKind::FreeSwitch, kind, raw.loss_detection.place, "loss_detection");
         let max_calls = self.bounded(&raw.max_calls, "max_calls", 1..=1_000_000);
+        let max_calls_per_sec = self.max_calls_per_sec(raw);
+        let cores = self.cores(raw, place, &whose);
+        let sip_address = self.sip_address(raw);
         Some(Node {
             id: id?.clone(),
             kind: kind?,
@@ -78,15 +85,67 @@ impl<'a> Check<'a> {
             username,
             password: password.unwrap_or_default(),
             max_calls: max_calls.and_then(|most| u32::try_from(most).ok()),
-            max_calls_per_sec: None,
-            local: false,
-            cores: None,
-            sip_address: String::new(),
+            max_calls_per_sec,
+            local: raw.local.get().copied().unwrap_or(false),
+            cores,
+            sip_address,
             tls,
             slots: raw.slots.get().copied().unwrap_or(kind == Some(PbxKind::FreeSwitch)),
             astdb: raw.astdb.get().copied().unwrap_or(false) && kind == Some(PbxKind::Asterisk),
             strict_loss_detection: raw.loss_detection.get() == Some(&raw::LossDetection::Strict),
         })
+    }
+
+    fn max_calls_per_sec(&mut self, raw: &raw::Node) -> Option<f64> {
+        let place = raw.max_calls_per_sec.place?;
+        if self.profile() == Some(Profile::Weighted) {
+            let message = "`max_calls_per_sec` has no effect: it is for `scoring` with the profile \"health\"";
+            self.note(Draft::warning(Mark::Key(place), message));
+        }
+        self.above(&raw.max_calls_per_sec, "max_calls_per_sec", 0.0, 100_000.0)
+    }
+
+    /// The cores that the load average is divided by, where it is.
+    fn cores(&mut self, raw: &raw::Node, place: PlaceId, whose: &str) -> Option<u32> {
+        let per_core = self.raw.scoring.get().map(|scoring| &scoring.load_per_core);
+        let broken = self.raw.scoring.is_broken() || per_core.is_some_and(Located::is_broken);
+        match (per_core.and_then(Located::get).is_some_and(|on| *on), raw.cores.place) {
+            (false, Some(cores)) if !broken => {
+                let message = "`cores` has no effect: the load average is not divided by them";
+                let help = format!("write {} in `scoring`", self.write("load_per_core", "true"));
+                self.note(Draft::warning(Mark::Key(cores), message).help(help));
+            }
+            (true, None)
+                if raw.local.get() != Some(&true)
+                    && !raw.local.is_broken()
+                    && self.profile() == Some(Profile::Weighted) =>
+            {
+                let message = format!("`load_per_core` is on, and {whose} has no `cores`: its load cannot be divided");
+                let local = self.write("local", "true");
+                let help =
+                    format!("write {}; where it runs on this machine, {local} will do", self.write("cores", "8"));
+                self.note(Draft::warning(Mark::Value(place), message).help(help));
+            }
+            _ => {}
+        }
+        let cores = self.bounded(&raw.cores, "cores", 1..=1024)?;
+        u32::try_from(cores).ok()
+    }
+
+    /// Where an edge sends calls for the node: as written, else the host of its address.
+    fn sip_address(&mut self, raw: &raw::Node) -> String {
+        let Some((address, place)) = raw.sip_address.placed() else {
+            let address = raw.address.get().map(String::as_str).unwrap_or_default();
+            return address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
+        };
+        let good =
+            (1..=MAX_SIP_ADDRESS).contains(&address.len()) && address.bytes().all(|byte| byte.is_ascii_graphic());
+        if !good {
+            let draft = Draft::error(Mark::Value(place), format!("`sip_address` cannot be {:?}", shown(address)));
+            let help = "write it like \"pbx-01.example.net\" or \"192.0.2.1:5060\", without blanks";
+            self.note(draft.label("expected HOST or HOST:PORT").help(help));
+        }
+        address.clone()
     }
 
     /// Warns of a key that has no effect on that kind of PBX.
@@ -116,9 +175,10 @@ impl<'a> Check<'a> {
     }
 
     fn node_password(&mut self, raw: &'a raw::Node, place: PlaceId, whose: &str) -> Option<SecretString> {
-        let sources = Sources { password: &raw.password, file: &raw.password_file, variable: &raw.password_env };
+        let (file, variable) = (&raw.password_file, &raw.password_env);
+        let sources = Sources { kind: &PASSWORD, itself: &raw.password, file, variable };
         let step = raw.id.get().map_or_else(|| "ID".to_owned(), |id| environment::step_name(id.as_str()));
-        self.password(&sources, place, whose, &format!("NODES__{step}"))
+        self.secret(&sources, place, whose, &format!("NODES__{step}"))
     }
 
     fn tls(&mut self, raw: &'a raw::Node, kind: Option<PbxKind>) -> Option<Tls> {

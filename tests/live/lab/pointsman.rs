@@ -68,7 +68,7 @@ impl Pointsman {
     pub(crate) fn start(configuration: &str) -> Self {
         let folder = Folder::new("program");
         let text = format!(
-            "control_socket = \"{}\"\n[storage]\npath = \"{}\"\n{configuration}",
+            "control_socket = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[storage]\npath = \"{}\"\n{configuration}",
             folder.join("control").display(),
             folder.join("state.db").display()
         );
