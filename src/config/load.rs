@@ -54,10 +54,11 @@ impl Format {
 pub enum Purpose {
     /// To connect to the PBXs: everything must be there.
     Connect,
-    /// To send mail alone: what that needs must be there, the passwords and certificates of nodes are left out.
+    /// To send mail alone: what that needs must be there, the passwords and certificates of nodes and the tokens of HTTP
+    /// are left out.
     Mail,
-    /// To look something up in it: passwords and certificates may be where only the running program finds them, in its
-    /// environment or in files that only it can read. They are left out.
+    /// To look something up in it: passwords, tokens and certificates may be where only the running program finds them, in
+    /// its environment or in files that only it can read. They are left out.
     Look,
 }
 
