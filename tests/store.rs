@@ -283,7 +283,7 @@ async fn a_damaged_file_stops_nothing_and_is_not_touched() {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
 
     let tasks = Tasks::new();
-    let writer = Writer::retrying(&storage, &error, Clock::system(), &tasks);
+    let (writer, _mail) = Writer::retrying(&storage, &error, Clock::system(), &tasks);
     assert!(!writer.health().borrow().healthy);
     for n in 1..=30 {
         writer.write_all(attempt(n));

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use crate::clock::Clock;
@@ -22,7 +22,8 @@ use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::view::{ChangeView, View};
 use crate::ids::LegId;
-use crate::notify::run::{Mail, OutboxDesk};
+use crate::notify::kept::Kept;
+use crate::notify::run::{KeptMail, Mail, OutboxDesk};
 use crate::pbx::command::Command;
 use crate::pbx::link::{self, FromNode, Link, LinkInbox};
 use crate::store::{Restored, Store, StoreError, Writer};
@@ -86,8 +87,8 @@ pub struct Running {
 /// cannot be used for any other reason does not keep the program from starting: it goes on from memory and says so.
 pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartError> {
     let [serving, links, engine_tasks, mailing, storing] = std::array::from_fn(|_| Tasks::new());
-    let (writer, mut restored) = open_store(&config, clock, &storing).await?;
-    let kept_mail = std::mem::take(&mut restored.mail);
+    let (writer, mut restored, late) = open_store(&config, clock, &storing).await?;
+    let kept_mail = KeptMail { at_start: std::mem::take(&mut restored.mail), late };
     let (view, _) = watch::channel(Arc::new(View::empty(clock.now())));
     let mail = Mail::start(&config, clock, kept_mail, view.subscribe(), &writer, &mailing);
     let outbox = mail.desk();
@@ -103,13 +104,16 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     Ok(Running { view, changes, outbox, serving, links, engine: engine_tasks, mailing, storing, writer })
 }
 
-async fn open_store(config: &Config, clock: Clock, tasks: &Tasks) -> Result<(Writer, Restored), StoreError> {
+type LateMail = Option<oneshot::Receiver<Vec<Kept>>>;
+
+async fn open_store(config: &Config, clock: Clock, tasks: &Tasks) -> Result<(Writer, Restored, LateMail), StoreError> {
     match Store::open(&config.storage).await {
-        Ok((store, restored)) => Ok((store.start(clock, tasks), restored)),
+        Ok((store, restored)) => Ok((store.start(clock, tasks), restored, None)),
         Err(error @ StoreError::InUse(_)) => Err(error),
         Err(error) => {
             tracing::error!(%error, "the database cannot be used: states and windows start empty, and nothing is kept until it can");
-            Ok((Writer::retrying(&config.storage, &error, clock, tasks), Restored::default()))
+            let (writer, late) = Writer::retrying(&config.storage, &error, clock, tasks);
+            Ok((writer, Restored::default(), Some(late)))
         }
     }
 }

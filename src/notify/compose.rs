@@ -42,7 +42,12 @@ impl Composer {
         Self { templates, threads }
     }
 
-    /// What the operator has been told of that was not over.
+    /// Takes over a thread that could not be read before; what is known of its subject by now is newer.
+    pub fn adopt(&mut self, thread: Thread) {
+        self.threads.entry(thread.about.clone()).or_insert(thread);
+    }
+
+    /// The threads that are open.
     pub fn open_threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.values()
     }

@@ -113,11 +113,20 @@ impl Outbox {
         outbox
     }
 
+    /// Takes over what was kept and could not be read before: letters that are not settled, oldest first.
+    pub fn adopt(&mut self, mut letters: Vec<Letter>, now: Timestamp) {
+        letters.sort_by_key(|letter| (letter.number, letter.made_at));
+        for mut letter in letters.into_iter().filter(Letter::is_open) {
+            letter.deliveries.iter_mut().for_each(|delivery| not_by_a_clock_ahead(delivery, now));
+            self.post(letter);
+        }
+    }
+
     fn next_number(&self) -> u64 {
         self.letters.last_key_value().map_or(1, |(last, _)| last + 1)
     }
 
-    /// Takes a letter; all of its deliveries are due at once. Says its number. A letter with the Message-ID of one that
+    /// Takes a letter. Says its number. A letter with the Message-ID of one that
     /// is there is that one, composed again, and is not taken twice.
     pub fn post(&mut self, letter: Letter) -> u64 {
         if let Some(known) = self.letters.values().find(|known| known.message_id == letter.message_id) {

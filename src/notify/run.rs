@@ -21,7 +21,7 @@ use crate::engine::view::{MailView, View};
 use crate::notify::compose::{Composed, Composer};
 use crate::notify::conditions::Conditions;
 use crate::notify::desk::Desk;
-use crate::notify::kept::{Kept, KeptKey, KeptKind};
+use crate::notify::kept::{Kept, KeptKey, KeptKind, Thread};
 use crate::notify::letter::{Delivery, DeliveryState, Failure, Letter};
 use crate::notify::message;
 use crate::notify::notice::{Condition, Notice, Subject};
@@ -130,6 +130,15 @@ fn found(which: Which, deliveries: Option<usize>) -> Result<usize, Refused> {
     }
 }
 
+/// What the database holds of the outbox.
+#[derive(Debug, Default)]
+pub struct KeptMail {
+    /// What it held when it was opened.
+    pub at_start: Vec<Kept>,
+    /// Where it could not be opened at the start: what it holds, once it can.
+    pub late: Option<oneshot::Receiver<Vec<Kept>>>,
+}
+
 /// The handles of the task.
 #[derive(Debug)]
 pub struct Mail {
@@ -139,13 +148,13 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Starts the task, where the configuration has mail. `kept` is what the database held of the outbox, `pictures` what
+    /// Starts the task, where the configuration has mail. `kept` is what the database holds of the outbox, `pictures` what
     /// the engine publishes.
     #[must_use]
     pub fn start(
         config: &Arc<Config>,
         clock: Clock,
-        kept: Vec<Kept>,
+        kept: KeptMail,
         pictures: watch::Receiver<Arc<View>>,
         writer: &Writer,
         tasks: &Tasks,
@@ -156,9 +165,9 @@ impl Mail {
         };
         let (notices, inbox) = mpsc::channel(INBOX);
         let (requests, asked) = mpsc::channel(REQUESTS);
-        let task = Task::new(config.clone(), email.clone(), clock, kept, writer.clone(), view);
-        let stopping = tasks.clone();
-        tasks.spawn(async move { task.run(Inputs { inbox, asked, pictures }, &stopping).await });
+        let task = Task::new(config.clone(), email.clone(), clock, kept.at_start, writer.clone(), view);
+        let (stopping, late) = (tasks.clone(), kept.late);
+        tasks.spawn(async move { task.run(Inputs { inbox, asked, pictures, late }, &stopping).await });
         Self { notices: Some(notices), view: seen, desk: OutboxDesk { requests: Some(requests) } }
     }
 
@@ -187,6 +196,7 @@ struct Inputs {
     inbox: mpsc::Receiver<Notice>,
     asked: mpsc::Receiver<Request>,
     pictures: watch::Receiver<Arc<View>>,
+    late: Option<oneshot::Receiver<Vec<Kept>>>,
 }
 
 /// A delivery under way.
@@ -220,16 +230,8 @@ impl Task {
         writer: Writer,
         view: watch::Sender<MailView>,
     ) -> Self {
-        let (mut notices, mut letters, mut threads) = (Vec::new(), Vec::new(), Vec::new());
-        for kept in kept {
-            match kept {
-                Kept::Notice(notice) => notices.push(*notice),
-                Kept::Letter(letter) => letters.push(*letter),
-                Kept::Thread(thread) => threads.push(*thread),
-            }
-        }
+        let Sorted { notices, letters, threads } = sorted(kept);
         let mut desk = Desk::new(email.digest_after, email.digest_window);
-        notices.sort_by_key(|notice| (notice.change.at, notice.change.epoch));
         notices.into_iter().for_each(|notice| desk.take(notice, clock.now()));
         let composer = Composer::new(templates(&email), threads);
         let told = composer.open_threads().filter_map(|thread| match &thread.about {
@@ -280,6 +282,7 @@ impl Task {
                     flight = None;
                     self.landed(&ticket, outcome);
                 }
+                Some(kept) = late(&mut inputs.late) => self.adopt(kept),
                 () = sleep(pause) => {}
                 () = tasks.stopping() => {}
             }
@@ -290,6 +293,15 @@ impl Task {
             self.landed(&ticket, outcome);
         }
         self.store();
+    }
+
+    /// Goes on with what a database holds that could not be read at the start.
+    fn adopt(&mut self, kept: Vec<Kept>) {
+        let now = self.clock.now();
+        let Sorted { notices, letters, threads } = sorted(kept);
+        notices.into_iter().for_each(|notice| self.desk.take(notice, now));
+        threads.into_iter().for_each(|thread| self.composer.adopt(thread));
+        self.outbox.adopt(letters, now);
     }
 
     /// How long there is nothing to do on our own.
@@ -508,6 +520,36 @@ async fn landing(flight: &mut Option<Flight>) -> (Ticket, Result<String, Failure
     }
 }
 
+/// Waits for mail that could not be read at the start, for ever where there is none to come.
+async fn late(coming: &mut Option<oneshot::Receiver<Vec<Kept>>>) -> Option<Vec<Kept>> {
+    let Some(receiver) = coming else { return std::future::pending().await };
+    let kept = receiver.await.ok();
+    *coming = None;
+    kept
+}
+
+/// What is kept, by what it is.
+#[derive(Default)]
+struct Sorted {
+    /// Oldest first.
+    notices: Vec<Notice>,
+    letters: Vec<Letter>,
+    threads: Vec<Thread>,
+}
+
+fn sorted(kept: Vec<Kept>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for kept in kept {
+        match kept {
+            Kept::Notice(notice) => sorted.notices.push(*notice),
+            Kept::Letter(letter) => sorted.letters.push(*letter),
+            Kept::Thread(thread) => sorted.threads.push(*thread),
+        }
+    }
+    sorted.notices.sort_by_key(|notice| (notice.change.at, notice.change.epoch));
+    sorted
+}
+
 async fn send(transport: &Transport, email: &Email, letter: &Letter, address: &str) -> Result<String, Failure> {
     let to: Address = address.parse().map_err(|error| Failure::Permanent(format!("{address}: {error}")))?;
     let message = message::compose(letter, email).map_err(|error| Failure::Permanent(error.to_string()))?;
@@ -542,7 +584,6 @@ mod tests {
     use super::*;
     use crate::config::{Format, Purpose, load_text};
     use crate::ids::MapId;
-    use crate::notify::kept::Thread;
 
     const CONFIG: &str = r#"
 [[nodes]]
@@ -582,7 +623,8 @@ entries = [{ connection = "vendor-a", priority = 10 }]
         let about = Subject::Condition(condition);
         let told = Thread { about, message_id: "began@operator.example".to_owned(), since: clock.now() };
         let (_engine, pictures) = watch::channel(Arc::new(View::empty(clock.now())));
-        let mail = Mail::start(&config(), clock, vec![Kept::Thread(Box::new(told))], pictures, &writer, &tasks);
+        let kept = KeptMail { at_start: vec![Kept::Thread(Box::new(told))], late: None };
+        let mail = Mail::start(&config(), clock, kept, pictures, &writer, &tasks);
         // It answers only after it has looked around.
         assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));
         assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::Connection;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::backlog::{Backlog, minute};
@@ -17,6 +17,7 @@ use super::{Restored, StoreError};
 use crate::clock::Clock;
 use crate::config::model::Storage;
 use crate::engine::view::StorageView;
+use crate::notify::kept::Kept;
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
 
@@ -126,13 +127,21 @@ impl Writer {
     }
 
     /// A writer for a file that could not be opened: it keeps what is handed over in memory and tries again to open the
-    /// file until that works. What it is handed then replaces what the file holds of the same connections.
+    /// file until that works. What it is handed then replaces what the file holds of the same connections; the mail that
+    /// the file holds comes over the receiver.
     #[must_use]
-    pub fn retrying(storage: &Storage, error: &StoreError, clock: Clock, tasks: &Tasks) -> Self {
+    pub fn retrying(
+        storage: &Storage,
+        error: &StoreError,
+        clock: Clock,
+        tasks: &Tasks,
+    ) -> (Self, oneshot::Receiver<Vec<Kept>>) {
         let health = StorageView { problem: error.to_string(), ..StorageView::default() };
         let writer = Self::new(Backlog::default(), health);
-        Task::new(storage.path.clone(), storage.keep, clock, tasks, &writer).spawn();
-        writer
+        let (found, mail) = oneshot::channel();
+        let task = Task::new(storage.path.clone(), storage.keep, clock, tasks, &writer);
+        Task { late_mail: Some(found), ..task }.spawn();
+        (writer, mail)
     }
 
     /// A writer that stores nothing and only counts; `why` is what the picture says.
@@ -226,6 +235,8 @@ struct Task {
     file: Option<OpenFile>,
     /// What the file holds, or held when we last had it.
     content: Content,
+    /// Where the mail goes that a file holds which could not be opened at the start.
+    late_mail: Option<oneshot::Sender<Vec<Kept>>>,
     pruning: Pruning,
     pace: Interval,
 }
@@ -243,6 +254,7 @@ impl Task {
             shared: Arc::clone(&writer.shared),
             file: None,
             content: Content::default(),
+            late_mail: None,
             pruning: Pruning::Until(clock.now()),
         }
     }
@@ -301,11 +313,16 @@ impl Task {
         let file = match &mut self.file {
             Some(file) => file,
             closed @ None => {
-                let (file, found, _) = open(&self.path).await?;
+                let (file, found, restored) = open(&self.path).await?;
                 // It may be another file than before, or a former state of it.
                 let missing = self.content.missing_from(&found);
                 self.shared.backlog().put_back(missing, found.on_disk());
                 self.content = found;
+                // Only now: what becomes of it is handed over to a backlog that knows what the file holds. Where no mail
+                // is sent nobody listens.
+                if let Some(late_mail) = self.late_mail.take() {
+                    drop(late_mail.send(restored.mail));
+                }
                 closed.insert(file)
             }
         };

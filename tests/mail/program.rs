@@ -228,3 +228,31 @@ async fn a_database_that_does_not_work_holds_up_no_mail() {
     assert_eq!(briefs(&stage.mails(2).await)[0], "alarm vendor-a > noc@acme.example");
     running.stop().await;
 }
+
+#[tokio::test]
+async fn mail_in_a_database_that_comes_back_after_the_start_is_sent_then() {
+    let stage = Stage::set(Clock::system()).await;
+    let running = start(&stage, &["vendor-a"], "").await;
+    stage.mails.set_script(vec![(Step::End, Act::answer(451, "4.3.0 later"))]);
+    stage.calls("vendor-a", WINDOW, false).await;
+    sees(&running, |view| view.mail.waiting == 2).await;
+    assert!(running.stop().await);
+
+    // A disk that is not mounted yet: something else stands where the database should be.
+    let (database, away) = (stage.path("pointsman.db"), stage.path("away.db"));
+    std::fs::rename(&database, &away).unwrap();
+    std::fs::create_dir(&database).unwrap();
+    stage.mails.set_script(Vec::new());
+    let running = start(&stage, &["vendor-a"], "").await;
+    assert_eq!(running.view().borrow().mail.waiting, 0);
+    std::fs::remove_dir(&database).unwrap();
+    std::fs::rename(&away, &database).unwrap();
+    sees(&running, |view| view.mail.waiting > 0 || view.mail.sent > 0).await;
+    // One of them waits after its refusal.
+    ask(&stage, Request::OutboxRetry { letter: Some(1) }).await;
+    let mails = stage.mails(2).await;
+    assert!(mails.iter().all(|mail| mail.kind == "alarm"), "{:#?}", briefs(&mails));
+    sees(&running, |view| view.mail.sent == 2 && view.mail.waiting == 0).await;
+    assert!(running.stop().await);
+    assert_eq!(stage.mails.received_ever(), 2);
+}
