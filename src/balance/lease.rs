@@ -198,7 +198,7 @@ mod tests {
             assert!(leases.accounts[&node()].seen.len() <= STEPS as usize + 1);
         }
         assert!(leases.outstanding(&node()) >= 7 * 25_000, "five seconds' worth");
-        assert!(leases.outstanding(&node()) <= 7 * 25_100, "and hardly more");
+        assert!(leases.outstanding(&node()) <= 7 * 25_200, "and hardly more");
     }
 
     #[test]
@@ -246,33 +246,32 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of every single answer with its time; the owner ticks at each step.
+        /// Against two lists of every single answer with its time: one in which a lease ends to the millisecond, and one
+        /// in which it ends as late as it may, by a step and by the time between two ticks. The owner ticks at each step.
         #[test]
-        fn what_is_outstanding_is_what_a_list_of_all_answers_says(
-            steps in proptest::collection::vec(step(), 0..200),
-        ) {
+        fn what_is_outstanding_is_what_lists_of_all_answers_say(steps in proptest::collection::vec(step(), 0..200)) {
             let (given, mut leases) = leases();
-            let mut list = VecDeque::new();
+            let mut lists = [(5_000, VecDeque::new()), (5_000 + 20 + 2_000, VecDeque::new())];
             let mut now = 0;
             for step in steps {
                 match step {
                     Step::Give(count) => {
                         give(&given, count);
-                        list.extend((0..count).map(|_| now));
+                        lists.iter_mut().for_each(|(_, list)| list.extend((0..count).map(|_| now)));
                     }
                     Step::Placed => {
                         leases.placed(&node());
-                        list.pop_front();
+                        for (_, list) in &mut lists {
+                            list.pop_front();
+                        }
                     }
                     Step::Wait(millis) => now += millis,
                 }
                 leases.tick(at(now));
-                let over = |age: i64| list.iter().filter(|given_at| now - **given_at < age).count() as u64;
-                // Late by a step of the lease, and by the time between two ticks.
-                let (least, most) = (over(5_000), over(5_000 + 20 + 2_000));
+                lists.iter_mut().for_each(|(age, list)| list.retain(|given_at| now - given_at < *age));
+                let [(_, least), (_, most)] = &lists;
                 let outstanding = leases.outstanding(&node());
-                prop_assert!(least <= outstanding && outstanding <= most, "{} of {}..={}", outstanding, least, most);
-                list.retain(|given_at| now - given_at < 7_020);
+                prop_assert!(least.len() as u64 <= outstanding && outstanding <= most.len() as u64);
                 prop_assert!(leases.settled(&node()) <= given.load(Ordering::Acquire));
             }
             leases.tick(at(now + 10_000));

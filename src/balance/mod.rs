@@ -4,6 +4,15 @@
 //! pictures the answers themselves are what changes: each counts as a call on its node until the call shows up or the
 //! lease is over, so that a burst spreads.
 
+mod choose;
+pub mod lease;
+mod picture;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+pub use choose::{NoAnswer, Router};
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -54,12 +63,16 @@ pub struct Picture {
     pub best: Option<NodeId>,
     /// Its score; [`EXCLUDED`](crate::score::EXCLUDED) where there is none.
     pub best_score: f64,
-    /// Whether every node is excluded.
+    /// Whether no node takes calls: each is excluded or below `min_score`.
     pub fallback_active: bool,
-    /// The node that is answered then.
+    /// The node that is answered then; `None` while some node takes calls, and where there is none to fall back on.
     pub fallback: Option<NodeId>,
     /// Whether a route map has all of its connections blocked.
     pub panic: bool,
+    /// A node with a lower score is skipped.
+    pub min_score: f64,
+    /// The node that the operator wants answered when no other takes calls.
+    pub fallback_node: Option<NodeId>,
 }
 
 /// An answer to "which node?".
@@ -69,11 +82,12 @@ pub struct Answer {
     pub node_id: NodeId,
     /// Where its calls are sent.
     pub address: Arc<str>,
-    /// Its score.
+    /// Its score in the picture, outstanding answers not counted; [`EXCLUDED`](crate::score::EXCLUDED) where it is the
+    /// fallback and something is lethal.
     pub score: f64,
     /// How it was chosen.
     pub mode: crate::config::model::Mode,
-    /// Whether every node is excluded and this is the fallback.
+    /// Whether no node takes calls and this is the fallback.
     pub fallback_active: bool,
     /// Whether a route map has all of its connections blocked.
     pub panic: bool,
