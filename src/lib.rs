@@ -14,6 +14,7 @@
 //!
 //! `ARCHITECTURE.md` walks one call through all of it.
 
+pub mod api;
 pub mod balance;
 pub mod call;
 pub mod cli;

@@ -61,7 +61,7 @@ pub(super) fn subject(text: &str) -> String {
 }
 
 /// A called number, fit to be shown; `None` where nothing of it can be.
-pub(super) fn number(text: &str, masked: bool) -> Option<String> {
+pub(crate) fn number(text: &str, masked: bool) -> Option<String> {
     let number = line(text, MAX_NUMBER);
     let number = if masked { mask(&number) } else { number };
     (!number.is_empty()).then_some(number)

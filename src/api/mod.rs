@@ -1,0 +1,114 @@
+//! The HTTP API: which node the next call should go to, what pointsman sees, and what operators and agents say to it.
+//!
+//! It reads pictures that others publish and asks through their desks; it owns nothing of the engine. So a client, however
+//! slow, hostile or many, costs routing nothing but the processor time of its requests, and a port that is taken costs
+//! only the API: it is tried again while everything else goes on.
+//!
+//! ```text
+//! server   listens, accepts, bounds connections and time
+//!   app      one router; observe (counting, problem details) around guard (who may) around the time limit
+//!     routes   what each path answers
+//! ```
+
+mod app;
+mod guard;
+mod metrics;
+mod openapi;
+mod problem;
+mod routes;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+
+use crate::balance::Answer;
+use crate::clock::Clock;
+use crate::config::model::Mode;
+use crate::engine::request::Desk;
+use crate::engine::view::{ChangeView, View};
+use crate::notify::run::OutboxDesk;
+
+pub use openapi::document;
+pub use server::{Handle, serve, serve_with};
+
+/// Whom the API asks.
+#[derive(Clone)]
+pub struct Sources {
+    /// The picture.
+    pub view: watch::Receiver<Arc<View>>,
+    /// Every change of a connection's state; each event stream subscribes.
+    pub changes: broadcast::Sender<Arc<ChangeView>>,
+    /// Who chooses a node.
+    pub router: Arc<dyn RouteSource>,
+    /// How a node is chosen where the question names no mode.
+    pub mode: Mode,
+    /// The way to the engine.
+    pub desk: Desk,
+    /// The way to the outbox.
+    pub outbox: OutboxDesk,
+    /// The time.
+    pub clock: Clock,
+    /// Whether the digits of called numbers are masked, as they are in mails.
+    pub mask_numbers: bool,
+}
+
+/// Who chooses a node. Asked thousands of times a second: it must neither wait nor lock.
+pub trait RouteSource: Send + Sync {
+    /// The node that the next call should go to; `None` where no node can take it. `key` is for
+    /// [`Mode::ConsistentHash`], and is there whenever that is asked for.
+    fn answer(&self, mode: Mode, key: Option<&str>) -> Option<Answer>;
+}
+
+/// What bounds the use of the server. The defaults are for production; tests make them smaller.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; further ones wait in the system's queue. Each edge needs a few, a dashboard two.
+    pub connections: usize,
+    /// Event streams at a time. Each is a connection that stays, so they get a part of the connections only.
+    pub streams: usize,
+    /// How long a client may take to send the head of a request, and a connection may be idle between two.
+    pub head: Duration,
+    /// How long a request may take, its body included. Every answer is made of what is in memory.
+    pub request: Duration,
+    /// How long a client may take nothing of what is sent to it.
+    pub write: Duration,
+    /// How often a silent event stream says that it is alive, so that nothing on the way closes it.
+    pub keep_alive: Duration,
+    /// Pause before a port that is taken is tried again.
+    pub bind_again: Duration,
+    /// How long answers that are under way at the end may still take.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            streams: 256,
+            head: Duration::from_secs(10),
+            request: Duration::from_secs(10),
+            write: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+            bind_again: Duration::from_secs(5),
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Longest body of a request: a load, a pin, an order, each with a reason in words.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// Longest reason that goes into the audit, in characters.
+pub const MAX_WHY: usize = 500;
+
+/// Whether the server can be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// Where, while it listens.
+    pub address: Option<SocketAddr>,
+    /// Why it does not; empty while it does.
+    pub problem: String,
+}

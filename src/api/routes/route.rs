@@ -1,0 +1,51 @@
+//! Which node the next call should go to.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Asked;
+use crate::api::problem::Problem;
+use crate::balance::Answer;
+use crate::config::model::Mode;
+
+/// Longest key. Keys are call ids, numbers, account names.
+const MAX_KEY: usize = 1024;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct Question {
+    /// How to choose; without it, as configured.
+    #[param(inline)]
+    mode: Option<Mode>,
+    /// With `consistent_hash`: equal keys meet on one node. At most 1024 bytes.
+    #[param(min_length = 1, max_length = 1024)]
+    key: Option<String>,
+}
+
+/// Which node the next call should go to
+///
+/// An answer counts as a call on its node until the call shows up or its lease is over, so that a burst spreads. When no
+/// node takes calls, `fallback_active` is true and the answer is the one that is least bad.
+#[utoipa::path(get, path = "/api/route", tag = "routing", params(Question), responses(
+    (status = 200, description = "The node", body = Answer),
+    (status = 503, description = "No node can take the call", body = Problem, content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn route(
+    State(app): Asked,
+    Query(question): Query<Question>,
+) -> Result<Json<Answer>, Problem> {
+    let mode = question.mode.unwrap_or(app.sources.mode);
+    let key = question.key.as_deref().filter(|key| !key.is_empty());
+    if mode == Mode::ConsistentHash && key.is_none() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "consistent_hash needs a key: ?key=..."));
+    }
+    if key.is_some_and(|key| key.len() > MAX_KEY) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, format!("a key may have at most {MAX_KEY} bytes")));
+    }
+    let answer = app.sources.router.answer(mode, key);
+    answer.map(Json).ok_or_else(|| Problem::unavailable("no node can take a call, not even as a fallback"))
+}
