@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
@@ -29,6 +30,9 @@ const MAX_HEAD: usize = 32 * 1024;
 
 /// Most headers of a request; browsers send some twenty.
 const MAX_HEADERS: usize = 100;
+
+/// Most that the system keeps of what a client has not taken yet: many that take nothing must not cost gigabytes.
+const SEND_BUFFER: usize = 256 * 1024;
 
 /// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -82,10 +86,12 @@ impl Server {
     async fn serve(&self) {
         let listener = self.bind().await;
         loop {
-            // The places of the semaphore are never closed.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, peer)) => self.welcome(stream, peer, place),
+                Ok((stream, peer)) => {
+                    // The places are never closed.
+                    let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+                    self.welcome(stream, peer, place);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client of the HTTP API");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -134,6 +140,7 @@ impl Server {
 async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, limits: Limits, tasks: &Tasks) {
     // Answers are small, and an event is to leave at once.
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write));
     let inner = TowerToHyperService::new(router);

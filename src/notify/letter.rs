@@ -9,7 +9,7 @@ use crate::notify::notice::Subject;
 use crate::time::Timestamp;
 
 /// A mail, composed once: what is tried again later has the same content and the same Message-ID.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Letter {
     /// Its number in the outbox; grows with every letter, so a smaller one is older.
     pub number: u64,

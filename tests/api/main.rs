@@ -1,0 +1,14 @@
+//! The HTTP API over real sockets, with sources that are played.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod answers;
+mod client;
+mod document;
+mod events;
+mod limits;
+mod listening;
+mod metrics;
+mod picture;
+mod refusals;
+mod requests;
+mod stage;
