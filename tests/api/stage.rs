@@ -14,7 +14,7 @@ use pointsman::engine::request::{Asked, Desk, Refused, Request};
 use pointsman::engine::view::{ChangeView, View};
 use pointsman::notify::kept::Kept;
 use pointsman::notify::letter::{Delivery, DeliveryState, Kind, Letter};
-use pointsman::notify::run::Mail;
+use pointsman::notify::run::{KeptMail, Mail};
 use pointsman::store::Writer;
 use pointsman::tasks::Tasks;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -150,7 +150,7 @@ fn mail(clock: Clock, view: watch::Receiver<Arc<View>>, tasks: &Tasks) -> Mail {
         html: String::new(),
         deliveries: vec![delivery],
     };
-    let kept = vec![Kept::Letter(Box::new(letter))];
+    let kept = KeptMail { at_start: vec![Kept::Letter(Box::new(letter))], late: None };
     Mail::start(&Arc::new(config), clock, kept, view, &Writer::detached("a test"), tasks)
 }
 
