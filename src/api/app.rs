@@ -42,10 +42,9 @@ impl Shared {
 /// The router with everything around it.
 pub(super) fn router(sources: Sources, guard: Guard, limits: Limits, places: &Arc<Semaphore>, tasks: &Tasks) -> Router {
     let (router, document) = openapi::routes().split_for_parts();
-    let document = openapi::finish(document);
     let streams = Arc::new(Semaphore::new(limits.streams));
     let metrics = Metrics::new(&sources, &limits, places, &streams, tasks);
-    let document = serde_json::to_string(&document).unwrap_or_default();
+    let document = openapi::finish(document).to_string();
     let app: App = Arc::new(Shared { sources, limits, guard, metrics, streams, tasks: tasks.clone(), document });
     router
         .layer(DefaultBodyLimit::max(MAX_BODY))

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
 
-use crate::balance::Answer;
+use crate::balance::Router;
 use crate::clock::Clock;
 use crate::config::model::Mode;
 use crate::engine::request::Desk;
@@ -42,7 +42,7 @@ pub struct Sources {
     /// Every change of a connection's state; each event stream subscribes.
     pub changes: broadcast::Sender<Arc<ChangeView>>,
     /// Who chooses a node.
-    pub router: Arc<dyn RouteSource>,
+    pub router: Router,
     /// How a node is chosen where the question names no mode.
     pub mode: Mode,
     /// The way to the engine.
@@ -53,13 +53,6 @@ pub struct Sources {
     pub clock: Clock,
     /// Whether the digits of called numbers are masked, as they are in mails.
     pub mask_numbers: bool,
-}
-
-/// Who chooses a node. Asked thousands of times a second: it must neither wait nor lock.
-pub trait RouteSource: Send + Sync {
-    /// The node that the next call should go to; `None` where no node can take it. `key` is for
-    /// [`Mode::ConsistentHash`], and is there whenever that is asked for.
-    fn answer(&self, mode: Mode, key: Option<&str>) -> Option<Answer>;
 }
 
 /// What bounds the use of the server. The defaults are for production; tests make them smaller.

@@ -1,5 +1,6 @@
 //! The OpenAPI document. It is made of the handlers themselves, so that no path can be in one and not in the other.
 
+use serde_json::Value;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -79,12 +80,12 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// The document, as the server answers it at `/api/openapi.json`.
 #[must_use]
-pub fn document() -> OpenApi {
+pub fn document() -> Value {
     finish(routes().into_openapi())
 }
 
 /// Adds what can happen to every request of a kind.
-pub(super) fn finish(mut document: OpenApi) -> OpenApi {
+pub(super) fn finish(mut document: OpenApi) -> Value {
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
             let open = operation.security.is_some();
@@ -106,10 +107,49 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
             }
         }
     }
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    unlink(&mut document);
     document
+}
+
+/// Descriptions come from the sources, where they have links to other items of the program.
+fn unlink(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(unlink),
+        Value::Object(values) => values.values_mut().for_each(unlink),
+        Value::String(text) if text.contains("[`") => *text = without_links(text),
+        _ => {}
+    }
+}
+
+/// "[`Name`](path)" and "[`Name`]" as "Name".
+fn without_links(mut text: &str) -> String {
+    let mut plain = String::new();
+    while let Some((before, (name, after))) =
+        text.split_once("[`").and_then(|(before, rest)| Some((before, rest.split_once("`]")?)))
+    {
+        plain.push_str(before);
+        plain.push_str(name);
+        text = after.strip_prefix('(').and_then(|path| path.split_once(')')).map_or(after, |(_, after)| after);
+    }
+    plain + text
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, delete, .. } = item;
     [get, put, post, delete].into_iter().filter_map(Option::as_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_the_sources_become_words() {
+        assert_eq!(
+            without_links("0 to 100, or [`EXCLUDED`](crate::score::EXCLUDED); [`State::Bad`] (x)."),
+            "0 to 100, or EXCLUDED; State::Bad (x)."
+        );
+        assert_eq!(without_links("a [`b"), "a [`b");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pointsman::balance::{Candidate, Picture};
 use pointsman::call::outcome::Outcome;
 use pointsman::engine::view::{
     BreakerState, BreakerView, Calls, ChangeView, ConnectionView, LinkState, LinkView, MailView, MapView, NodeView,
@@ -50,6 +51,25 @@ pub(crate) fn view(now: Timestamp) -> View {
         unknown_trunks: vec![UnknownTrunk { node: node_id("pbx-01"), trunk: "a \"b\"\n\u{1b}c".into(), attempts: 3 }],
         ..View::empty(now)
     }
+}
+
+/// What the router answers from: one node.
+pub(crate) fn candidates() -> Picture {
+    let candidate = Candidate {
+        node: node_id("pbx-01"),
+        address: "10.0.0.1:5060".into(),
+        score: 67.48,
+        fitness: 67.48,
+        points_per_call: 0.16,
+        active_calls: 42,
+        max_calls: Some(250),
+        rtt_ms: 1.5,
+        linked: true,
+        disabled: false,
+        lethal: vec![],
+        settled: 0,
+    };
+    Picture { generation: 3, candidates: vec![candidate], ..Picture::default() }
 }
 
 /// The example whose score is 67.48.

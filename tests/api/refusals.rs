@@ -36,7 +36,7 @@ async fn an_error_has_no_body_where_none_was_asked_for() {
 #[tokio::test]
 async fn every_path_asks_for_a_token_and_every_change_for_the_role() {
     let stage = Stage::with(&[("wall", Role::Read, "r"), ("noc", Role::Operate, "o")], Limits::default()).await;
-    let document = serde_json::to_value(pointsman::api::document()).unwrap();
+    let document = pointsman::api::document();
     let mut tried = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, _) in methods.as_object().unwrap() {

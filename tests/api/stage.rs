@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pointsman::api::{self, Handle, Limits, Listening, RouteSource, Sources};
-use pointsman::balance::Answer;
+use pointsman::api::{self, Handle, Limits, Listening, Sources};
+use pointsman::balance::Router;
 use pointsman::clock::Clock;
 use pointsman::config::model::{Http, Mode, Role, Token};
 use pointsman::config::{Format, Purpose, load_text};
@@ -32,7 +32,7 @@ pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) changes: broadcast::Sender<Arc<ChangeView>>,
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Router,
     /// What the engine was asked.
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
     pub(crate) clock: Clock,
@@ -45,33 +45,9 @@ pub(crate) struct Stage {
 pub(crate) struct Played {
     pub(crate) sources: Sources,
     pub(crate) view: watch::Sender<Arc<View>>,
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Router,
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
     pub(crate) others: Tasks,
-}
-
-/// Answers with one node, or none.
-#[derive(Default)]
-pub(crate) struct Router {
-    pub(crate) nobody: std::sync::atomic::AtomicBool,
-}
-
-impl RouteSource for Router {
-    fn answer(&self, mode: Mode, key: Option<&str>) -> Option<Answer> {
-        if self.nobody.load(std::sync::atomic::Ordering::Relaxed) {
-            return None;
-        }
-        Some(Answer {
-            node_id: picture::node_id("pbx-01"),
-            address: "10.0.0.1:5060".into(),
-            score: 67.48,
-            mode,
-            fallback_active: false,
-            panic: false,
-            generation: 3,
-            reason: key.map_or_else(|| "best score".to_owned(), |key| format!("key {key}")),
-        })
-    }
 }
 
 pub(crate) fn play(clock: Clock) -> Played {
@@ -80,7 +56,8 @@ pub(crate) fn play(clock: Clock) -> Played {
     let (changes, _) = broadcast::channel(8);
     let (desk, queue) = Desk::new();
     let asked = play_engine(queue, &others);
-    let router = Arc::new(Router::default());
+    let router = Router::new(0);
+    router.publish(picture::candidates());
     let sources = Sources {
         view: seen.clone(),
         changes,

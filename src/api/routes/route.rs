@@ -9,6 +9,7 @@ use utoipa::IntoParams;
 use super::Asked;
 use crate::api::problem::Problem;
 use crate::balance::Answer;
+use crate::balance::NoAnswer;
 use crate::config::model::Mode;
 
 /// Longest key. Keys are call ids, numbers, account names.
@@ -38,14 +39,13 @@ pub(in crate::api) async fn route(
     State(app): Asked,
     Query(question): Query<Question>,
 ) -> Result<Json<Answer>, Problem> {
-    let mode = question.mode.unwrap_or(app.sources.mode);
-    let key = question.key.as_deref().filter(|key| !key.is_empty());
-    if mode == Mode::ConsistentHash && key.is_none() {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "consistent_hash needs a key: ?key=..."));
-    }
-    if key.is_some_and(|key| key.len() > MAX_KEY) {
+    if question.key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, format!("a key may have at most {MAX_KEY} bytes")));
     }
-    let answer = app.sources.router.answer(mode, key);
-    answer.map(Json).ok_or_else(|| Problem::unavailable("no node can take a call, not even as a fallback"))
+    let mode = question.mode.unwrap_or(app.sources.mode);
+    let answer = app.sources.router.answer(mode, question.key.as_deref(), &mut fastrand::Rng::new());
+    answer.map(Json).map_err(|none| match none {
+        NoAnswer::NoKey => Problem::new(StatusCode::BAD_REQUEST, format!("{none}: ?key=...")),
+        NoAnswer::NoNode(_) => Problem::unavailable(none.to_string()),
+    })
 }
