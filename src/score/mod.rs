@@ -60,10 +60,13 @@ pub struct Figure {
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
     /// Load average over a minute.
+    #[schema(minimum = 0, maximum = 100_000)]
     pub load_avg: Option<f64>,
     /// Idle CPU of the machine, in percent.
+    #[schema(minimum = 0, maximum = 100)]
     pub idle_cpu: Option<f64>,
     /// Free memory of the machine, in percent.
+    #[schema(minimum = 0, maximum = 100)]
     pub memory_free: Option<f64>,
 }
 

@@ -122,7 +122,7 @@ pub(in crate::api) struct PinOrder {
     for_sec: Option<u64>,
     /// Why, for the audit; at most 500 characters on one line.
     #[serde(default)]
-    #[schema(max_length = 500)]
+    #[schema(max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     why: String,
 }
 
@@ -173,7 +173,7 @@ pub(in crate::api) struct WhichAndWhy {
     map: Option<String>,
     /// Why, for the audit; at most 500 characters on one line.
     #[serde(default)]
-    #[param(max_length = 500)]
+    #[param(max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     why: String,
 }
 
@@ -204,7 +204,7 @@ pub(in crate::api) async fn delete_pin(
 pub(in crate::api) struct Why {
     /// Why, for the audit; at most 500 characters on one line.
     #[serde(default)]
-    #[schema(max_length = 500)]
+    #[schema(max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     why: String,
 }
 

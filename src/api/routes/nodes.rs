@@ -112,7 +112,7 @@ pub(in crate::api) struct Order {
     admin: Admin,
     /// Why, for the audit; at most 500 characters on one line.
     #[serde(default)]
-    #[schema(max_length = 500)]
+    #[schema(max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     why: String,
 }
 

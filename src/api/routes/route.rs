@@ -22,8 +22,8 @@ pub(in crate::api) struct Question {
     /// How to choose; without it, as configured.
     #[param(inline)]
     mode: Option<Mode>,
-    /// With `consistent_hash`: equal keys meet on one node. At most 1024 bytes.
-    #[param(min_length = 1, max_length = 1024)]
+    /// With `consistent_hash`: equal keys meet on one node. At most 1024 bytes, at least one.
+    #[param(max_length = 1024)]
     key: Option<String>,
 }
 
