@@ -88,7 +88,13 @@ impl Program {
         let standing = |id: &_| self.machine(id).map_or(Standing::Usual, Machine::standing);
         let orders = self.routes.hunt_orders(standing);
         let node = self.config.nodes.iter().find(|node| node.kind == kind).expect("a node of each kind");
-        Arc::new(desired::of(&self.config, node, &orders, |id| self.machine(id), self.generation))
+        Arc::new(desired::of(
+            &self.config,
+            node,
+            &orders,
+            |id| self.machine(id).map_or("good", |machine| desired::word(machine, None)),
+            self.generation,
+        ))
     }
 
     /// One call over a connection, and the time that passes with it.

@@ -1,10 +1,13 @@
 //! What a node should hold. Pure.
 
+use std::borrow::Cow;
+
 use crate::config::model::{Config, Node, RouteMap};
 use crate::dialplan::names;
-use crate::ids::ConnectionId;
+use crate::ids::{ConnectionId, NodeId};
 use crate::pbx::PbxKind;
 use crate::quality::machine::{Machine, Standing, State};
+use crate::quality::pin::Pin;
 use crate::quality::settings::BadQualityAction;
 use crate::routing::HuntOrder;
 
@@ -15,6 +18,8 @@ pub struct Desired {
     pub orders: Vec<Order>,
     /// The states of the connections.
     pub states: Vec<StateVariable>,
+    /// Which node is best. They change often and belong to no generation.
+    pub routing: Vec<StateVariable>,
     /// Name and value of the generation.
     pub generation: Option<(String, u64)>,
 }
@@ -46,26 +51,26 @@ pub struct StateVariable {
     /// Its name.
     pub name: String,
     /// Its value.
-    pub value: &'static str,
+    pub value: Cow<'static, str>,
     /// Whether it may just as well not be set: on Asterisk, where every variable slows every look-up, `good` is only
     /// written over something else.
     pub may_be_unset: bool,
 }
 
 impl Desired {
-    /// Whether both say the same, whatever their generations.
+    /// Whether both say the same of calls and connections, whatever their generations and the best node.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.orders == other.orders && self.states == other.states
     }
 }
 
-/// What `node` should hold.
-pub fn of<'a>(
+/// What `node` should hold. `word` is the state of a connection as dialplans read it.
+pub fn of(
     config: &Config,
     node: &Node,
     orders: &[HuntOrder],
-    machine: impl Fn(&ConnectionId) -> Option<&'a Machine>,
+    word: impl Fn(&ConnectionId) -> &'static str,
     generation: u64,
 ) -> Desired {
     let prefix = &config.variables.prefix;
@@ -79,23 +84,42 @@ pub fn of<'a>(
     };
     let state = |id: &ConnectionId| StateVariable {
         name: names::connection(prefix, id),
-        value: machine(id).map_or("good", word),
-        may_be_unset: node.kind == PbxKind::Asterisk && machine(id).map_or("good", word) == "good",
+        value: word(id).into(),
+        may_be_unset: node.kind == PbxKind::Asterisk && word(id) == "good",
     };
     Desired {
         orders: here.map(order).collect(),
         states: config.connections.iter().map(|connection| state(&connection.id)).collect(),
+        routing: Vec::new(),
         generation: Some((names::generation(prefix), generation)),
     }
+}
+
+/// The variables that say which node is best: its name (`none` where there is none: FreeSWITCH takes an empty value for a
+/// removal), its score in whole points, and whether every node is excluded.
+#[must_use]
+pub fn best_node(prefix: &str, best: Option<&NodeId>, score: f64, fallback_active: bool) -> Vec<StateVariable> {
+    let variable = |name: String, value: String| StateVariable { name, value: value.into(), may_be_unset: false };
+    vec![
+        variable(names::best_node(prefix), best.map_or_else(|| "none".to_owned(), ToString::to_string)),
+        variable(names::best_score(prefix), format!("{score:.0}")),
+        variable(names::fallback(prefix), if fallback_active { "1" } else { "0" }.to_owned()),
+    ]
 }
 
 fn name_on(config: &Config, node: &Node, id: &ConnectionId) -> String {
     config.connection(id).map_or(id.as_str(), |connection| connection.name_on(&node.id)).to_owned()
 }
 
-/// The state in the word that dialplans read.
+/// The state in the word that dialplans read; under a pin, what that makes of it.
 #[must_use]
-pub fn word(machine: &Machine) -> &'static str {
+pub fn word(machine: &Machine, pin: Option<Pin>) -> &'static str {
+    match pin.map(Pin::standing) {
+        None => {}
+        Some(Standing::Usual) => return "good",
+        Some(Standing::Last) => return "last",
+        Some(Standing::Blocked) => return "blocked",
+    }
     match (machine.state(), machine.standing()) {
         (State::Good, _) => "good",
         (_, Standing::Last) => "last",

@@ -38,6 +38,24 @@ pub fn generation(prefix: &str) -> String {
     format!("{prefix}generation")
 }
 
+/// The variable of the best node's name.
+#[must_use]
+pub fn best_node(prefix: &str) -> String {
+    format!("{prefix}best_node")
+}
+
+/// The variable of the best node's score.
+#[must_use]
+pub fn best_score(prefix: &str) -> String {
+    format!("{prefix}best_score")
+}
+
+/// The variable that says whether every node is excluded.
+#[must_use]
+pub fn fallback(prefix: &str) -> String {
+    format!("{prefix}fallback")
+}
+
 /// The first two maps whose variables would get in each other's way: `a` and `a_1`, or `a` and `a_count`.
 #[must_use]
 pub fn collision<'a>(maps: &[&'a MapId]) -> Option<(&'a MapId, &'a MapId)> {

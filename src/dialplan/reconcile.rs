@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::dialplan::desired::{Desired, Order};
+use crate::dialplan::desired::{Desired, Order, StateVariable};
 use crate::dialplan::slots::{self, SlotWrite};
 use crate::engine::view::VariablesView;
 use crate::pbx::command::{Command, CommandError, CommandResult, Reply};
@@ -312,7 +312,7 @@ impl Reconciler {
                 names.extend((1..=self.slots_to_know(order)).map(|number| order.slot(number)));
             }
         }
-        names.extend(self.desired.states.iter().map(|state| state.name.clone()));
+        names.extend(self.single().map(|state| state.name.clone()));
         names.extend(self.desired.generation.iter().map(|(name, _)| name.clone()));
         names
     }
@@ -329,7 +329,7 @@ impl Reconciler {
     fn count_desired(&self) -> usize {
         let of_orders: usize =
             self.desired.orders.iter().map(|order| 2 + if order.slots { order.trunks.len() } else { 0 }).sum();
-        of_orders + self.desired.states.len() + usize::from(self.desired.generation.is_some())
+        of_orders + self.single().count() + usize::from(self.desired.generation.is_some())
     }
 
     fn next_write(&mut self, now: Timestamp) -> Option<(Purpose, Command)> {
@@ -354,11 +354,16 @@ impl Reconciler {
         orders.or_else(|| self.next_state()).or_else(|| self.next_generation())
     }
 
+    /// The variables that stand alone.
+    fn single(&self) -> impl Iterator<Item = &StateVariable> {
+        self.desired.states.iter().chain(&self.desired.routing)
+    }
+
     fn next_state(&self) -> Option<(String, Option<String>)> {
-        self.desired.states.iter().find_map(|state| {
+        self.single().find_map(|state| {
             let held = self.writable(&state.name)?;
-            let right = held.as_deref() == Some(state.value) || (held.is_none() && state.may_be_unset);
-            (!right).then(|| (state.name.clone(), Some(state.value.to_owned())))
+            let right = held.as_deref() == Some(&*state.value) || (held.is_none() && state.may_be_unset);
+            (!right).then(|| (state.name.clone(), Some(state.value.clone().into_owned())))
         })
     }
 
@@ -503,12 +508,13 @@ mod tests {
         };
         let state = |(name, value): &(&str, &'static str)| StateVariable {
             name: (*name).to_owned(),
-            value,
+            value: (*value).into(),
             may_be_unset: !slots && *value == "good",
         };
         Arc::new(Desired {
             orders: vec![order],
             states: states.iter().map(state).collect(),
+            routing: Vec::new(),
             generation: Some(("pm_generation".into(), generation)),
         })
     }

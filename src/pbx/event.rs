@@ -6,6 +6,7 @@
 //! trackers in [`crate::call`] make the same attempts of both.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ids::LegId;
 pub use crate::pbx::asterisk::AstEvent;
@@ -27,6 +28,10 @@ pub enum PbxEvent {
     Asterisk(Box<AstEvent>),
     /// FreeSWITCH's own figures.
     Heartbeat(Heartbeat),
+    /// What the PBX says of itself every few seconds.
+    Vitals(Vitals),
+    /// The PBX has not answered a keepalive request by the time of the next.
+    Silent,
     /// The legs that are up now.
     Snapshot(Snapshot),
     /// Answer to a question about one leg: the PBX does not know it (any more).
@@ -51,6 +56,19 @@ pub struct Heartbeat {
     pub idle_cpu_percent: Option<f64>,
     /// Time since the start, in milliseconds.
     pub uptime_ms: Option<u64>,
+}
+
+/// How a PBX is, asked every few seconds. What it does not say is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Vitals {
+    /// How long its answer to a keepalive request took, in real time, where this is one.
+    pub took: Option<Duration>,
+    /// Whether it takes calls (FreeSWITCH): not while it is paused or shutting down.
+    pub ready: Option<bool>,
+    /// Idle CPU of its machine, in percent (FreeSWITCH).
+    pub idle_cpu: Option<f64>,
+    /// Load average of its machine over a minute (Asterisk).
+    pub load_avg: Option<f64>,
 }
 
 /// The legs that a PBX listed as being up.

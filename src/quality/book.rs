@@ -152,6 +152,13 @@ impl Book {
         change
     }
 
+    /// An operator has a key begin anew. See [`Machine::reset`].
+    pub fn reset(&mut self, seat: Seat, now: Timestamp) -> Change {
+        let change = self.entries[seat.0].machine.reset(now);
+        self.settle(seat);
+        change
+    }
+
     /// When [`Book::fire_due`] is due next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {

@@ -65,6 +65,8 @@ pub enum Reason {
     Batch,
     /// The configuration does not monitor the connection any more.
     Unmonitored,
+    /// An operator said so.
+    Operator,
 }
 
 /// A change of state, with the figures that led to it.
@@ -234,6 +236,14 @@ impl Machine {
     pub fn deadline(&self) -> Option<Timestamp> {
         let interval = || self.settings.retry_interval(self.bad_in_row);
         (self.state == State::Bad).then(|| self.interval_from.after(interval()))
+    }
+
+    /// An operator has it begin anew: good, with an empty window. Calls that are up have no say any more.
+    pub fn reset(&mut self, now: Timestamp) -> Change {
+        self.bad_in_row = 0;
+        self.measured_from = self.epoch().next();
+        self.window = Window::new(self.settings.statistics_window, self.settings.caller_patience());
+        self.change(State::Good, Reason::Operator, Figures::default(), now)
     }
 
     /// The configuration changed. The state, the window and the running batch stay, trimmed where they became shorter;

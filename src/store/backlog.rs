@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::op::{ChangeRow, LegRow, StoreOp, Tally, Whose};
+use super::op::{AdminRow, ChangeRow, LegRow, StoreOp, Tally, Whose};
 use crate::ids::{LegId, NodeId, QualityKey};
 use crate::notify::kept::{Kept, KeptKey};
 use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::Saved;
+use crate::quality::pin::Pinned;
 use crate::time::Timestamp;
 
 /// Most changes of state that wait. Each is about 300 bytes; a hundred flapping connections with the shortest sensible
@@ -40,6 +41,10 @@ pub(super) struct Pending {
     pub(super) failed: HashMap<QualityKey, VecDeque<FailedCall>>,
     /// `None`: needed no more.
     pub(super) mail: HashMap<KeptKey, Option<Kept>>,
+    /// `None`: it ended. Bounded by the connections that are configured.
+    pub(super) pins: HashMap<QualityKey, Option<Pinned>>,
+    /// Bounded by the nodes that are configured.
+    pub(super) admins: HashMap<NodeId, AdminRow>,
 }
 
 impl Pending {
@@ -52,6 +57,8 @@ impl Pending {
             + usize::from(self.generation.is_some())
             + self.failed.values().map(VecDeque::len).sum::<usize>()
             + self.mail.len()
+            + self.pins.len()
+            + self.admins.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -85,6 +92,12 @@ impl Pending {
                 self.generation = self.generation.max(Some(generation));
             }
             StoreOp::Failed(key, call) => self.push_failed(key, [*call]),
+            StoreOp::Pin(key, pinned) => {
+                self.pins.insert(key, pinned);
+            }
+            StoreOp::Admin(node, row) => {
+                self.admins.insert(node, row);
+            }
             StoreOp::Mail(kept) => {
                 self.mail.insert(kept.key(), Some(kept));
             }
@@ -120,6 +133,8 @@ impl Pending {
         for (key, calls) in newer.failed {
             self.push_failed(key, calls);
         }
+        self.pins.extend(newer.pins);
+        self.admins.extend(newer.admins);
         self.mail.extend(newer.mail);
         self.mail.retain(|key, kept| kept.is_some() || on_disk.mail.contains(key));
         self.make_room()
@@ -270,8 +285,10 @@ mod tests {
     use crate::notify::kept::{KeptKind, Thread};
     use crate::notify::notice::Subject;
     use crate::quality::machine::{Change, Reason, State};
+    use crate::quality::pin::Pin;
     use crate::quality::settings::Settings;
     use crate::quality::window::{Epoch, Figures};
+    use crate::score::Admin;
 
     fn key(n: u8) -> QualityKey {
         QualityKey::connection(ConnectionId::new(&format!("vendor-{n}")).unwrap())
@@ -336,6 +353,16 @@ mod tests {
         FailedCall { at, node: node(), number: None, outcome: Outcome::Busy, cause: Some(17), sip_status: None }
     }
 
+    fn pinned(since: i64) -> Pinned {
+        let since = Timestamp::from_micros(since);
+        Pinned { pin: Pin::PinLast, who: "somebody".into(), why: "".into(), since, until: None }
+    }
+
+    fn admin(since: i64) -> AdminRow {
+        let since = Timestamp::from_micros(since);
+        AdminRow { admin: Admin::Draining, who: "somebody".into(), why: "".into(), since }
+    }
+
     fn thread(n: u8, since: i64) -> Kept {
         let since = Timestamp::from_micros(since);
         Kept::Thread(Box::new(Thread { about: Subject::Connection(key(n)), message_id: "a@b".to_owned(), since }))
@@ -351,6 +378,8 @@ mod tests {
         generation: u64,
         failed: HashMap<QualityKey, Vec<FailedCall>>,
         mail: HashMap<KeptKey, Kept>,
+        pins: HashMap<QualityKey, Pinned>,
+        admins: HashMap<NodeId, AdminRow>,
     }
 
     impl Model {
@@ -373,6 +402,9 @@ mod tests {
                 }
                 StoreOp::Generation(generation) => self.generation = self.generation.max(generation),
                 StoreOp::Failed(key, call) => self.fail(&key, *call),
+                StoreOp::Pin(key, Some(pinned)) => drop(self.pins.insert(key, pinned)),
+                StoreOp::Pin(key, None) => drop(self.pins.remove(&key)),
+                StoreOp::Admin(node, row) => drop(self.admins.insert(node, row)),
                 StoreOp::Mail(kept) => drop(self.mail.insert(kept.key(), kept)),
                 StoreOp::MailGone(key) => drop(self.mail.remove(&key)),
             }
@@ -394,6 +426,13 @@ mod tests {
             for (key, calls) in &pending.failed {
                 calls.iter().for_each(|call| self.fail(key, call.clone()));
             }
+            for (key, pinned) in &pending.pins {
+                match pinned {
+                    Some(pinned) => drop(self.pins.insert(key.clone(), pinned.clone())),
+                    None => drop(self.pins.remove(key)),
+                }
+            }
+            self.admins.extend(pending.admins.clone());
             for (key, kept) in &pending.mail {
                 match kept {
                     Some(kept) => drop(self.mail.insert(key.clone(), kept.clone())),
@@ -424,6 +463,8 @@ mod tests {
             (0..4u8).prop_map(gone),
             (0..3u8, 0..9u64).prop_map(|(minute, calls)| count(minute, calls)),
             (0..9u64).prop_map(StoreOp::Generation),
+            (0..3u8, proptest::option::of(0..9i64)).prop_map(|(n, since)| StoreOp::Pin(key(n), since.map(pinned))),
+            (0..9i64).prop_map(|since| StoreOp::Admin(node(), admin(since))),
             (0..3u8, 0..99i64).prop_map(|(n, at)| StoreOp::Failed(key(n), Box::new(failed(at)))),
             (0..3u8, 0..9i64).prop_map(|(n, since)| StoreOp::Mail(thread(n, since))),
             (0..3u8).prop_map(|n| StoreOp::MailGone(thread(n, 0).key())),

@@ -20,12 +20,13 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ids::QualityKey;
+use crate::ids::{NodeId, QualityKey};
 use crate::notify::kept::Kept;
 use crate::notify::notice::FailedCall;
 use crate::quality::machine::Saved;
+use crate::quality::pin::Pinned;
 
-pub use op::{ChangeRow, LegRow, OUTCOMES, POINTSMAN, StoreOp, Tally, Whose};
+pub use op::{AdminRow, ChangeRow, LegRow, OUTCOMES, POINTSMAN, StoreOp, Tally, Whose};
 pub use writer::{CHECKPOINT_EVERY, Store, Writer};
 
 /// How many of the latest changes [`Restored`] holds; as many as the picture shows.
@@ -44,6 +45,10 @@ pub struct Restored {
     pub changes: Vec<ChangeRow>,
     /// The last failed calls of each connection, newest first.
     pub failed: Vec<(QualityKey, FailedCall)>,
+    /// What operators said of connections, also of those that are not configured any more.
+    pub pins: Vec<(QualityKey, Pinned)>,
+    /// What operators said of nodes.
+    pub admins: Vec<(NodeId, AdminRow)>,
     /// The outbox.
     pub mail: Vec<Kept>,
     /// Rows that could not be read (somebody else wrote them) and were left alone.

@@ -7,7 +7,9 @@ use crate::ids::{LegId, NodeId, QualityKey};
 use crate::notify::kept::{Kept, KeptKey};
 use crate::notify::notice::FailedCall;
 use crate::quality::machine::{Change, Saved};
+use crate::quality::pin::Pinned;
 use crate::quality::window::{Epoch, Sample};
+use crate::score::Admin;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -39,6 +41,10 @@ pub enum StoreOp {
     Generation(u64),
     /// A failed call; of each connection the latest [`FAILED_CALLS`](crate::notify::notice::FAILED_CALLS) are kept.
     Failed(QualityKey, Box<FailedCall>),
+    /// An operator's word over a connection's verdict; `None` ends it.
+    Pin(QualityKey, Option<Pinned>),
+    /// An operator's word on a node.
+    Admin(NodeId, AdminRow),
     /// Something of the outbox; replaces what is kept under its name.
     Mail(Kept),
     /// It is needed no more.
@@ -56,6 +62,19 @@ pub struct ChangeRow {
     pub words: Arc<str>,
     /// Who did it: [`POINTSMAN`], or an operator.
     pub who: Arc<str>,
+}
+
+/// What an operator wants of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminRow {
+    /// What.
+    pub admin: Admin,
+    /// Who said so.
+    pub who: Arc<str>,
+    /// Why.
+    pub why: Arc<str>,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// A leg that is up.

@@ -14,12 +14,13 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, SqliteTransaction};
 
 use super::backlog::{LegKey, OnDisk, Pending};
-use super::op::{ChangeRow, LegRow, Tally, Whose};
+use super::op::{AdminRow, ChangeRow, LegRow, Tally, Whose};
 use super::{CHANGES_RESTORED, Restored};
 use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
 use crate::notify::kept::{Kept, KeptKey, KeptKind};
 use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::{Change, Saved};
+use crate::quality::pin::Pinned;
 use crate::quality::window::{Epoch, Figures, Sample};
 use crate::time::Timestamp;
 
@@ -63,6 +64,8 @@ pub(super) struct Content {
     legs: HashMap<LegKey, LegRow>,
     generation: u64,
     mail: HashMap<KeptKey, Kept>,
+    pins: HashMap<QualityKey, Pinned>,
+    admins: HashMap<NodeId, AdminRow>,
 }
 
 impl Content {
@@ -90,6 +93,12 @@ impl Content {
         // What a file holds of mail beyond ours is mail that nobody got yet: it stays for the next start.
         for (key, kept) in self.mail.iter().filter(|(key, kept)| found.mail.get(*key) != Some(*kept)) {
             missing.mail.insert(key.clone(), Some(kept.clone()));
+        }
+        for (key, pinned) in self.pins.iter().filter(|(key, pinned)| found.pins.get(*key) != Some(*pinned)) {
+            missing.pins.insert(key.clone(), Some(pinned.clone()));
+        }
+        for (node, row) in self.admins.iter().filter(|(node, row)| found.admins.get(*node) != Some(*row)) {
+            missing.admins.insert(node.clone(), row.clone());
         }
         missing.generation = (self.generation > found.generation).then_some(self.generation);
         missing
@@ -126,6 +135,12 @@ pub(super) async fn write(
     for (key, calls) in &pending.failed {
         write_failed(&mut tx, key, calls).await?;
     }
+    for (key, pinned) in &pending.pins {
+        write_pin(&mut tx, key, pinned.as_ref()).await?;
+    }
+    for (node, row) in &pending.admins {
+        write_admin(&mut tx, node, row).await?;
+    }
     for (key, kept) in &pending.mail {
         match kept {
             Some(kept) => write_mail(&mut tx, key, kept).await?,
@@ -142,6 +157,13 @@ pub(super) async fn write(
         };
     }
     content.generation = content.generation.max(pending.generation.unwrap_or(0));
+    for (key, pinned) in &pending.pins {
+        match pinned {
+            Some(pinned) => content.pins.insert(key.clone(), pinned.clone()),
+            None => content.pins.remove(key),
+        };
+    }
+    content.admins.extend(pending.admins.clone());
     for (key, kept) in &pending.mail {
         match kept {
             Some(kept) => content.mail.insert(key.clone(), kept.clone()),
@@ -454,6 +476,43 @@ async fn write_failed(
     Ok(())
 }
 
+async fn write_pin(
+    tx: &mut SqliteTransaction<'_>,
+    key: &QualityKey,
+    pinned: Option<&Pinned>,
+) -> Result<(), sqlx::Error> {
+    let query = match pinned {
+        None => sqlx::query("DELETE FROM pin WHERE connection = ? AND map = ?")
+            .bind(key.connection.as_str())
+            .bind(map_text(key)),
+        Some(Pinned { pin, who, why, since, until }) => sqlx::query(
+            "INSERT OR REPLACE INTO pin (connection, map, pin, who, why, since, until) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(key.connection.as_str())
+        .bind(map_text(key))
+        .bind(word(pin))
+        .bind(&**who)
+        .bind(&**why)
+        .bind(since.as_micros())
+        .bind(until.map(Timestamp::as_micros)),
+    };
+    query.execute(&mut **tx).await?;
+    Ok(())
+}
+
+async fn write_admin(tx: &mut SqliteTransaction<'_>, node: &NodeId, row: &AdminRow) -> Result<(), sqlx::Error> {
+    let AdminRow { admin, who, why, since } = row;
+    sqlx::query("INSERT OR REPLACE INTO node_admin (node, admin, who, why, since) VALUES (?, ?, ?, ?, ?)")
+        .bind(node.as_str())
+        .bind(word(admin))
+        .bind(&**who)
+        .bind(&**why)
+        .bind(since.as_micros())
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
 async fn write_mail(tx: &mut SqliteTransaction<'_>, key: &KeptKey, kept: &Kept) -> Result<(), sqlx::Error> {
     let body = kept.body().map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     sqlx::query("INSERT OR REPLACE INTO outbox (kind, name, body) VALUES (?, ?, ?)")
@@ -482,12 +541,16 @@ pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restor
         legs: read_legs(&mut tx, &mut restored.unreadable).await?,
         generation: read_generation(&mut tx).await?,
         mail: read_mail(&mut tx, &mut restored.unreadable).await?,
+        pins: read_pins(&mut tx, &mut restored.unreadable).await?,
+        admins: read_admins(&mut tx, &mut restored.unreadable).await?,
     };
     restored.failed = read_failed(&mut tx, &mut restored.unreadable).await?;
     restored.changes = read_changes(&mut tx, CHANGES_RESTORED, &mut restored.unreadable).await?;
     tx.rollback().await?;
     restored.generation = content.generation;
     restored.machines = content.quality.iter().map(|(key, stored)| (key.clone(), stored.saved.clone())).collect();
+    restored.pins = content.pins.clone().into_iter().collect();
+    restored.admins = content.admins.clone().into_iter().collect();
     restored.mail = content.mail.values().cloned().collect();
     restored.machines.sort_by(|(a, _), (b, _)| a.cmp(b));
     restored.legs = content.legs.values().cloned().collect();
@@ -655,6 +718,47 @@ fn failed_of(row: &SqliteRow) -> Result<(QualityKey, FailedCall), BadRow> {
         sip_status: row.try_get("sip_status")?,
     };
     Ok((key_of(row)?, call))
+}
+
+async fn read_pins(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<QualityKey, Pinned>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM pin").fetch_all(&mut **tx).await?;
+    let pins: HashMap<_, _> = rows.iter().filter_map(|row| pin_of(row).ok()).collect();
+    *unreadable += rows.len() - pins.len();
+    Ok(pins)
+}
+
+fn pin_of(row: &SqliteRow) -> Result<(QualityKey, Pinned), BadRow> {
+    let pinned = Pinned {
+        pin: from_word(row.try_get("pin")?)?,
+        who: row.try_get::<&str, _>("who")?.into(),
+        why: row.try_get::<&str, _>("why")?.into(),
+        since: Timestamp::from_micros(row.try_get("since")?),
+        until: row.try_get::<Option<i64>, _>("until")?.map(Timestamp::from_micros),
+    };
+    Ok((key_of(row)?, pinned))
+}
+
+async fn read_admins(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<NodeId, AdminRow>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM node_admin").fetch_all(&mut **tx).await?;
+    let admins: HashMap<_, _> = rows.iter().filter_map(|row| admin_of(row).ok()).collect();
+    *unreadable += rows.len() - admins.len();
+    Ok(admins)
+}
+
+fn admin_of(row: &SqliteRow) -> Result<(NodeId, AdminRow), BadRow> {
+    let admin = AdminRow {
+        admin: from_word(row.try_get("admin")?)?,
+        who: row.try_get::<&str, _>("who")?.into(),
+        why: row.try_get::<&str, _>("why")?.into(),
+        since: Timestamp::from_micros(row.try_get("since")?),
+    };
+    Ok((NodeId::new(row.try_get("node")?)?, admin))
 }
 
 async fn read_mail(

@@ -120,6 +120,8 @@ impl Legs {
             | PbxEvent::Incarnation(_)
             | PbxEvent::FreeSwitch(_)
             | PbxEvent::Heartbeat(_)
+            | PbxEvent::Vitals(_)
+            | PbxEvent::Silent
             | PbxEvent::LegGone(_) => {}
         }
     }

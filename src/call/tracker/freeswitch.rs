@@ -71,7 +71,12 @@ impl Legs {
                     self.vanished(id, step);
                 }
             }
-            PbxEvent::Unlinked | PbxEvent::Incarnation(_) | PbxEvent::Asterisk(_) | PbxEvent::Heartbeat(_) => {}
+            PbxEvent::Unlinked
+            | PbxEvent::Incarnation(_)
+            | PbxEvent::Asterisk(_)
+            | PbxEvent::Heartbeat(_)
+            | PbxEvent::Vitals(_)
+            | PbxEvent::Silent => {}
         }
     }
 

@@ -192,10 +192,15 @@ impl Bench {
         Peer::new(self.far_ends.recv().await.unwrap())
     }
 
+    /// The next event that is not about the keepalive, which comes at any time.
     async fn heard(&mut self) -> PbxEvent {
-        let message = tokio::time::timeout(PATIENCE * 10, self.inbox.recv()).await.expect("an event").unwrap();
-        assert_eq!(message.node, 7);
-        message.event
+        loop {
+            let message = tokio::time::timeout(PATIENCE * 10, self.inbox.recv()).await.expect("an event").unwrap();
+            assert_eq!(message.node, 7);
+            if !matches!(message.event, PbxEvent::Vitals(_) | PbxEvent::Silent) {
+                return message.event;
+            }
+        }
     }
 
     async fn until(&mut self, wanted: impl Fn(&LinkView) -> bool) -> LinkView {

@@ -9,6 +9,7 @@ use super::keepalive::{Due, Keepalive};
 use super::pending::Table;
 use super::{Credentials, Effects, End, Note, Session, Step, quote};
 use crate::pbx::command::{Command, CommandError, CommandResult, Reply};
+use crate::pbx::event::{PbxEvent, Vitals};
 use crate::wire::ami::{AmiCodec, AmiFrame, AmiKind, AmiMessage};
 
 /// See the [module](self).
@@ -19,11 +20,16 @@ pub struct AmiCommands<T> {
     keepalive: Keepalive,
     /// Whether AstDB is used, for the check of permissions.
     astdb: bool,
+    /// The last keepalive request has no answer yet.
+    unanswered: bool,
+    /// Whether the load average is asked for: not with the first request, which is to be answered at once.
+    settled: bool,
 }
 
 #[derive(Debug)]
 enum Asked<T> {
     Keepalive,
+    LoadAverage,
     CoreSettings,
     ListCommands,
     Write(T),
@@ -40,6 +46,8 @@ impl<T> AmiCommands<T> {
             asked: Table::beginning_at(FIRST_ID),
             keepalive: Keepalive::starting(Duration::ZERO),
             astdb,
+            unanswered: false,
+            settled: false,
         }
     }
 
@@ -59,7 +67,12 @@ impl<T> AmiCommands<T> {
     }
 
     fn ask(&mut self, action: &str, what: Asked<T>, now: Duration, out: &mut Effects<T>) {
-        if let Ok(text) = Action::new(action, self.asked.next_id()).finish() {
+        let action = Action::new(action, self.asked.next_id());
+        self.send(action, what, now, out);
+    }
+
+    fn send(&mut self, action: Action, what: Asked<T>, now: Duration, out: &mut Effects<T>) {
+        if let Ok(text) = action.finish() {
             out.send.extend_from_slice(text.as_bytes());
             self.asked.push(what, now);
         }
@@ -68,7 +81,16 @@ impl<T> AmiCommands<T> {
     fn proceed(&mut self, now: Duration, out: &mut Effects<T>) {
         match self.keepalive.tick(now) {
             Due::Nothing => {}
-            Due::Ask => self.ask("Ping", Asked::Keepalive, now, out),
+            Due::Ask => {
+                if std::mem::replace(&mut self.unanswered, true) {
+                    out.events.push(PbxEvent::Silent);
+                }
+                self.ask("Ping", Asked::Keepalive, now, out);
+                if std::mem::replace(&mut self.settled, true) {
+                    let load = Action::new("Getvar", self.asked.next_id()).with("Variable", "SYSINFO(loadavg)");
+                    self.send(load, Asked::LoadAverage, now, out);
+                }
+            }
             Due::Dead => out.end(End::lost(Keepalive::obituary())),
         }
     }
@@ -76,7 +98,14 @@ impl<T> AmiCommands<T> {
     fn response(&mut self, message: &AmiMessage, success: bool, now: Duration, out: &mut Effects<T>) {
         let Some((what, since)) = answered(&mut self.asked, message) else { return out.note(Note::StrayAnswer) };
         match what {
-            Asked::Keepalive => out.note(Note::RoundTrip(now.saturating_sub(since))),
+            Asked::Keepalive => {
+                let took = now.saturating_sub(since);
+                self.unanswered = false;
+                out.note(Note::RoundTrip(took));
+                out.events.push(PbxEvent::Vitals(Vitals { took: Some(took), ..Vitals::default() }));
+            }
+            // An Asterisk without func_sysinfo says nothing, or something else: then nobody knows.
+            Asked::LoadAverage => out.events.extend(load_average(message).map(PbxEvent::Vitals)),
             Asked::CoreSettings => out.notes.extend(software(message).map(Note::Software)),
             Asked::ListCommands if success => {
                 out.notes.extend(permissions(message, self.astdb).into_iter().map(Note::Warning));
@@ -176,7 +205,7 @@ impl<T> Session<T> for AmiCommands<T> {
             Asked::Write(answer) | Asked::Read(answer) | Asked::Delete(answer) => {
                 Some((answer, Err(CommandError::LinkLost)))
             }
-            Asked::Keepalive | Asked::CoreSettings | Asked::ListCommands => None,
+            Asked::Keepalive | Asked::LoadAverage | Asked::CoreSettings | Asked::ListCommands => None,
         }));
     }
 }
@@ -185,6 +214,12 @@ impl<T> Session<T> for AmiCommands<T> {
 fn value(message: &AmiMessage) -> CommandResult {
     let value = message.header("Value").filter(|value| !value.is_empty());
     Ok(Reply::Value(value.map(|value| String::from_utf8_lossy(value).into_owned())))
+}
+
+fn load_average(message: &AmiMessage) -> Option<Vitals> {
+    let value = std::str::from_utf8(message.header("Value")?).ok()?;
+    let load_avg = value.trim().parse().ok().filter(|load: &f64| load.is_finite() && *load >= 0.0)?;
+    Some(Vitals { load_avg: Some(load_avg), ..Vitals::default() })
 }
 
 fn nothing_there(message: &AmiMessage) -> bool {

@@ -15,7 +15,7 @@ use super::pending::{Answered, Fifo};
 use super::{Credentials, Effects, End, Note, Session, Step, quote, unsupported};
 use crate::ids::LegId;
 use crate::pbx::command::{Command, CommandError, CommandResult, Reply};
-use crate::pbx::event::PbxEvent;
+use crate::pbx::event::{PbxEvent, Vitals};
 use crate::pbx::freeswitch;
 use crate::wire::esl::{EslCodec, EslFrame};
 
@@ -46,6 +46,8 @@ pub struct EslCommands<T> {
     list_waiters: Vec<T>,
     descriptions: VecDeque<(LegId, T)>,
     describing: usize,
+    /// The last keepalive request has no answer yet.
+    unanswered: bool,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl<T> EslCommands<T> {
             list_waiters: Vec::new(),
             descriptions: VecDeque::new(),
             describing: 0,
+            unanswered: false,
         }
     }
 
@@ -100,7 +103,12 @@ impl<T> EslCommands<T> {
     fn proceed(&mut self, now: Duration, out: &mut Effects<T>) {
         match self.keepalive.tick(now) {
             Due::Nothing => {}
-            Due::Ask => self.ask(KEEPALIVE, Asked::Keepalive, now, out),
+            Due::Ask => {
+                if std::mem::replace(&mut self.unanswered, true) {
+                    out.events.push(PbxEvent::Silent);
+                }
+                self.ask(KEEPALIVE, Asked::Keepalive, now, out);
+            }
             Due::Dead => return out.end(End::lost(Keepalive::obituary())),
         }
         if self.lister.start(now) {
@@ -135,8 +143,10 @@ impl<T> EslCommands<T> {
         match what {
             Asked::Nothing => {}
             Asked::Keepalive => {
+                self.unanswered = false;
                 out.note(Note::RoundTrip(took));
                 out.notes.extend(software(text).map(Note::Software));
+                out.events.push(PbxEvent::Vitals(Vitals { took: Some(took), ..vitals(text) }));
             }
             Asked::CoreUuid => out.events.extend(core_uuid(text).map(|id| PbxEvent::Incarnation(id.into()))),
             Asked::List => self.listed(text, now, out),
@@ -349,6 +359,19 @@ fn core_uuid(text: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let id = !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     (id && !text.starts_with('-')).then_some(text)
+}
+
+/// What `status` says of the machine: `... is ready` (or `not ready`), and `min idle cpu LIMIT/IDLE`.
+fn vitals(status: &[u8]) -> Vitals {
+    let status = String::from_utf8_lossy(status);
+    let version = status.lines().find(|line| line.starts_with("FreeSWITCH (Version "));
+    let idle = status.lines().find_map(|line| line.strip_prefix("min idle cpu ")?.split_once('/'));
+    let idle_cpu = idle.and_then(|(_, idle)| idle.trim().parse().ok());
+    Vitals {
+        ready: version.map(|line| line.trim_end().ends_with(") is ready")),
+        idle_cpu: idle_cpu.filter(|idle| (0.0..=100.0).contains(idle)),
+        ..Vitals::default()
+    }
 }
 
 /// `FreeSWITCH (Version 1.10.12 -release 64bit) is ready`.

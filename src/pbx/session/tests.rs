@@ -10,6 +10,7 @@ use tokio_util::codec::Decoder;
 use super::*;
 use crate::ids::LegId;
 use crate::pbx::command::Reply;
+use crate::pbx::event::Vitals;
 
 const GREETING: &str = "Content-Type: auth/request\n\n";
 const GOODBYE: &str = "Content-Type: text/disconnect-notice\nContent-Length: 67\n\n\
@@ -61,8 +62,18 @@ impl<S: Session<u32>> Stage<S> {
         String::from_utf8(self.effects.send.split().to_vec()).unwrap()
     }
 
+    /// The events that are not about the keepalive.
     fn events(&mut self) -> Vec<PbxEvent> {
-        std::mem::take(&mut self.effects.events)
+        let mut events = std::mem::take(&mut self.effects.events);
+        events.retain(|event| !matches!(event, PbxEvent::Vitals(_) | PbxEvent::Silent));
+        events
+    }
+
+    /// Those that are.
+    fn vitals(&mut self) -> Vec<PbxEvent> {
+        let mut events = std::mem::take(&mut self.effects.events);
+        events.retain(|event| matches!(event, PbxEvent::Vitals(_) | PbxEvent::Silent));
+        events
     }
 
     fn answers(&mut self) -> Vec<(u32, CommandResult)> {
@@ -258,6 +269,26 @@ mod freeswitch {
         stage.hear(response("UP"));
         assert_eq!(stage.notes(), [Note::RoundTrip(Duration::ZERO)]);
         assert_eq!(stage.end(), None);
+    }
+
+    #[test]
+    fn freeswitch_tells_whether_it_takes_calls_and_its_idle_cpu() {
+        let mut stage = asking();
+        let status = |ready: &str| {
+            response(&format!(
+                "UP 0 years\nFreeSWITCH (Version 1.10.12 -release 64bit) is {ready}\n0 session(s) since startup\n\
+                 min idle cpu 0.00/93.27\nCurrent Stack Size/Max 240K/8192K\n"
+            ))
+        };
+        for (answer, ready) in [("ready", true), ("not ready", false)] {
+            stage.pass(5.0);
+            stage.hear(status(answer));
+            let vitals =
+                Vitals { took: Some(Duration::ZERO), ready: Some(ready), idle_cpu: Some(93.27), load_avg: None };
+            assert_eq!(stage.vitals(), [PbxEvent::Vitals(vitals)]);
+        }
+        stage.pass(10.0);
+        assert_eq!(stage.vitals(), [PbxEvent::Silent]);
     }
 
     /// E18, L05, L06: two commands in flight; each gets its own answer. A command that may not be used is answered by
@@ -568,6 +599,28 @@ mod asterisk {
             _ => None,
         });
         snapshots.collect()
+    }
+
+    /// The load average is asked for with each keepalive request but the first.
+    #[test]
+    fn asterisk_tells_its_load_average_and_how_fast_it_answers() {
+        let mut stage = asking();
+        let answered = |took| PbxEvent::Vitals(Vitals { took: Some(took), ..Vitals::default() });
+        assert_eq!(stage.vitals(), [answered(Duration::ZERO)]);
+        let sent = stage.pass(5.0);
+        assert!(sent.contains("Action: Ping\r\nActionID: pm-19\r\n"), "{sent}");
+        assert!(sent.contains("Action: Getvar\r\nActionID: pm-20\r\nVariable: SYSINFO(loadavg)\r\n"), "{sent}");
+        stage.pass(0.25);
+        stage.hear(ok("pm-19", "Ping: Pong\r\nTimestamp: 1.5\r\n"));
+        stage.hear(ok("pm-20", "Variable: SYSINFO(loadavg)\r\nValue: 0.85\r\n"));
+        let load = PbxEvent::Vitals(Vitals { load_avg: Some(0.85), ..Vitals::default() });
+        assert_eq!(stage.vitals(), [answered(Duration::from_millis(250)), load]);
+        // An Asterisk without func_sysinfo.
+        stage.pass(5.0);
+        stage.hear(ok("pm-22", "Variable: SYSINFO(loadavg)\r\nValue: \r\n"));
+        assert_eq!(stage.vitals(), []);
+        stage.pass(5.0);
+        assert_eq!(stage.vitals(), [PbxEvent::Silent], "the ping was not answered");
     }
 
     fn asking() -> Stage<AmiCommands<u32>> {
