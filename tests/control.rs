@@ -10,7 +10,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman::clock::Clock;
 use pointsman::control::{self, ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, Request, Response};
+use pointsman::engine::request::Desk;
 use pointsman::engine::view::{MailView, RoutingView, StorageView, UnknownTrunk, View};
 use pointsman::ids::NodeId;
 use pointsman::notify::run::OutboxDesk;
@@ -30,6 +32,7 @@ fn view(generation: u64) -> Arc<View> {
         maps: vec![],
         changes: vec![],
         mail: MailView::default(),
+        http: None,
         storage: StorageView { healthy: true, ..StorageView::default() },
         unknown_trunks: vec![UnknownTrunk {
             node: NodeId::new("pbx-01").unwrap(),
@@ -37,6 +40,11 @@ fn view(generation: u64) -> Arc<View> {
             attempts: 3,
         }],
     })
+}
+
+/// An engine that is gone.
+fn engine() -> control::Engine {
+    control::Engine { desk: Desk::new().0, clock: Clock::system() }
 }
 
 /// A served socket in a directory of its own.
@@ -52,14 +60,14 @@ async fn served() -> Served {
     let path = dir.path().join("run/pointsman.sock");
     let (view, receiver) = watch::channel(view(1));
     let tasks = Tasks::new();
-    control::serve(&path, receiver, OutboxDesk::default(), &tasks).await.unwrap();
+    control::serve(&path, receiver, OutboxDesk::default(), engine(), &tasks).await.unwrap();
     Served { path, view, tasks, _dir: dir }
 }
 
 async fn serve_again(path: &Path) -> Result<Tasks, ControlError> {
     let tasks = Tasks::new();
     let (_, receiver) = watch::channel(view(2));
-    control::serve(path, receiver, OutboxDesk::default(), &tasks).await.map(|()| tasks)
+    control::serve(path, receiver, OutboxDesk::default(), engine(), &tasks).await.map(|()| tasks)
 }
 
 /// What the server says to these bytes, until it closes or has answered a line.

@@ -17,7 +17,10 @@ pub mod config_file;
 pub mod demo;
 pub mod judge;
 pub mod logging;
+pub mod node;
+mod operator;
 pub mod outbox;
+pub mod override_;
 pub mod replay;
 pub mod run;
 pub mod status;
@@ -51,7 +54,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// The commands as `--help` shows them. A test holds this list against the commands that there are.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Beside the PBXs", &["run", "check", "status", "clear"]),
+    ("Beside the PBXs", &["run", "check", "status", "node", "override", "clear"]),
     ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
     ("Your shell", &["completions"]),
@@ -86,6 +89,10 @@ enum Command {
     TestEmail(test_email::Args),
     /// Write the built-in mail templates to files, to be changed
     Templates(templates::Args),
+    /// Take a node out of routing, let it run dry, or put it back
+    Node(node::Args),
+    /// Route a connection as you say, whatever its figures are
+    Override(override_::Args),
     /// Put the static hunt orders back into the PBXs' variables, after pointsman has been stopped
     Clear(clear::Args),
     /// Watch it work: simulated PBXs, callers and vendors, with the real program over them
@@ -134,6 +141,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Outbox(args) => quiet(&cli.log).and_then(|()| outbox::run(args)),
         Command::TestEmail(args) => quiet(&cli.log).and_then(|()| test_email::run(args)),
         Command::Templates(args) => quiet(&cli.log).and_then(|()| templates::run(args)),
+        Command::Node(args) => quiet(&cli.log).and_then(|()| node::run(args)),
+        Command::Override(args) => quiet(&cli.log).and_then(|()| override_::run(args)),
         Command::Clear(args) => quiet(&cli.log).and_then(|()| clear::run(args)),
         Command::Replay(args) => quiet(&cli.log).and_then(|()| replay::run(args)),
         Command::Judge(args) => quiet(&cli.log).and_then(|()| judge::run(args)),

@@ -16,11 +16,12 @@ use crate::cli::config_file::ConfigFile;
 use crate::clock::Clock;
 use crate::control::{self, ControlError, Request, Response};
 use crate::engine::view::{
-    ConnectionView, LinkState, LinkView, MailView, MapView, NodeView, UnknownTrunk, VariablesView, View,
+    ConnectionView, LinkState, LinkView, MailView, MapView, NodeView, RoutingView, UnknownTrunk, VariablesView, View,
 };
 use crate::ids::ConnectionId;
 use crate::pbx::PbxKind;
 use crate::quality::machine::State;
+use crate::quality::pin::{Pin, Pinned};
 use crate::quality::settings::BadQualityAction;
 use crate::time::Timestamp;
 
@@ -138,7 +139,16 @@ fn head(view: &View, now: Timestamp) -> String {
     let running = duration(now.since(view.started_at));
     let stored = if view.storage.healthy { "storing" } else { "NOT storing" };
     let mail = if view.mail.configured { format!("\n{}", mail(&view.mail)) } else { String::new() };
-    format!("pointsman {}, running for {running}, generation {}, {stored}{mail}", view.version, view.generation)
+    let best = best(&view.routing);
+    format!("pointsman {}, running for {running}, generation {}, {stored}\n{best}{mail}", view.version, view.generation)
+}
+
+fn best(routing: &RoutingView) -> String {
+    match (&routing.best_node, &routing.fallback_node) {
+        (Some(node), _) => format!("Best node: {node} (score {})", number(routing.best_score)),
+        (None, Some(node)) => format!("Every node is excluded; calls fall back on {node}"),
+        (None, None) => "Every node is excluded, and none is left to fall back on".into(),
+    }
 }
 
 fn mail(mail: &MailView) -> String {
@@ -164,10 +174,17 @@ fn troubles(view: &View) -> Option<String> {
     if storage.dropped > 0 {
         lines.push(format!("Storage: {} could not be kept and were dropped", plural(storage.dropped, "row")));
     }
+    lines.extend(view.http.iter().map(|http| &http.problem).filter(|problem| !problem.is_empty()).cloned());
     lines.extend(mail_troubles(&view.mail, view.at));
     for node in &view.nodes {
         if node.link.state != LinkState::Up && !node.link.reason.is_empty() {
             lines.push(format!("{}: {}", node.id, printable(&node.link.reason)));
+        }
+        if !node.assessment.lethal.is_empty() {
+            let reasons: Vec<_> = node.assessment.lethal.iter().map(ToString::to_string).collect();
+            let since =
+                node.excluded_since.map(|at| format!(" (for {})", duration(view.at.since(at)))).unwrap_or_default();
+            lines.push(format!("{} gets no new calls: {}{since}", node.id, reasons.join(", ")));
         }
         lines.extend(losses(&node.link).map(|losses| format!("{}: {losses}", node.id)));
     }
@@ -210,7 +227,7 @@ fn losses(link: &LinkView) -> Option<String> {
 }
 
 fn nodes(nodes: &[NodeView], now: Timestamp, width: u16) -> Table {
-    let mut table = table(width, &["Node", "PBX", "Link", "For", "Active", "Reply", "Variables"], &[4, 5]);
+    let mut table = table(width, &["Node", "PBX", "Link", "For", "Active", "Score", "Reply", "Variables"], &[4, 5, 6]);
     for node in nodes {
         table.add_row([
             node.id.to_string(),
@@ -218,11 +235,16 @@ fn nodes(nodes: &[NodeView], now: Timestamp, width: u16) -> Table {
             link(&node.link, now),
             roughly(now.since(node.link.since)),
             node.active_calls.to_string(),
+            score(node),
             node.link.rtt_us.map_or_else(|| "-".into(), milliseconds),
             variables(&node.variables),
         ]);
     }
     table
+}
+
+fn score(node: &NodeView) -> String {
+    if node.assessment.lethal.is_empty() { number(node.assessment.score) } else { "out".into() }
 }
 
 fn pbx(kind: PbxKind) -> &'static str {
@@ -265,7 +287,7 @@ fn connections(connections: &[ConnectionView], now: Timestamp, width: u16) -> Ta
         let (figures, settings) = (&connection.figures, &connection.settings);
         table.add_row([
             connection.key.to_string(),
-            state(connection, now),
+            pinned(connection, now).unwrap_or_else(|| state(connection, now)),
             roughly(now.since(connection.since)),
             figure(figures.asr, settings.asr_threshold_percent),
             figure(figures.acd, settings.acd_threshold_sec),
@@ -275,6 +297,18 @@ fn connections(connections: &[ConnectionView], now: Timestamp, width: u16) -> Ta
         ]);
     }
     table
+}
+
+/// What an operator made of its place, and what its figures say.
+fn pinned(connection: &ConnectionView, now: Timestamp) -> Option<String> {
+    let Pinned { pin, who, until, .. } = connection.pinned.as_ref()?;
+    let place = match pin {
+        Pin::PinGood => "in place",
+        Pin::PinLast => "last",
+        Pin::PinBlock => "blocked",
+    };
+    let until = until.map(|at| format!(" for {}", unbroken(&duration(at.since(now))))).unwrap_or_default();
+    Some(format!("PINNED {place}{until} by {}; is {}", printable(who), state(connection, now)))
 }
 
 fn state(connection: &ConnectionView, now: Timestamp) -> String {
@@ -463,11 +497,12 @@ pub(super) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::view::{ChangeView, RoutingView, StorageView};
+    use crate::engine::view::{ChangeView, StorageView};
     use crate::ids::{CustomerId, MapId, NodeId, QualityKey};
     use crate::quality::machine::{Change, Reason};
     use crate::quality::settings::Settings;
     use crate::quality::window::{Epoch, Figures};
+    use crate::score::Lethal;
 
     fn second(n: i64) -> Timestamp {
         Timestamp::from_secs(1_700_000_000 + n)
@@ -523,6 +558,9 @@ mod tests {
             next_try_at: Some(second(12)),
             ..LinkView::default()
         };
+        let mut excluded = node("pbx-02", PbxKind::Asterisk, refused);
+        excluded.assessment.lethal = vec![Lethal::LinkDown];
+        excluded.excluded_since = Some(second(-30));
         let change = Change {
             at: second(-180),
             from: State::Good,
@@ -541,14 +579,14 @@ mod tests {
             at: second(0),
             started_at: second(-11_520),
             generation: 214,
-            nodes: vec![node("pbx-01", PbxKind::FreeSwitch, up), node("pbx-02", PbxKind::Asterisk, refused)],
+            nodes: vec![node("pbx-01", PbxKind::FreeSwitch, up), excluded],
             connections: vec![
                 connection("vendor-a", State::Bad, BadQualityAction::MakeLast),
                 connection("vendor-b", State::Retry, BadQualityAction::Block),
                 new,
                 unmonitored,
             ],
-            routing: RoutingView::default(),
+            routing: RoutingView { best_node: NodeId::new("pbx-01").ok(), best_score: 67.48, ..RoutingView::default() },
             maps: vec![MapView {
                 id: MapId::new("intl").unwrap(),
                 prefixes: vec!["00".into(), "+".into(), String::new()],
@@ -571,6 +609,7 @@ mod tests {
                 next_try_at: Some(second(75)),
                 ..MailView::default()
             },
+            http: None,
             storage: StorageView { healthy: false, problem: "the disk is full".into(), backlog: 213, dropped: 0 },
             unknown_trunks: vec![
                 UnknownTrunk { node: NodeId::new("pbx-01").unwrap(), trunk: "vendor-z".into(), attempts: 1 },

@@ -2,8 +2,8 @@
 //!
 //! A Unix socket, because who may use it is then decided by the file system: its directory is made for its user alone
 //! and the socket has mode 0600. One JSON object per line in each direction; a connection may carry several requests,
-//! answered in order. [`serve`] answers from the published [`View`] and asks the outbox; the engine is never asked, so a
-//! client, however slow or broken, costs it nothing.
+//! answered in order. [`serve`] answers from the published [`View`] and asks the outbox; the engine is only asked to
+//! change something, so a client that looks, however slow or broken, costs it nothing.
 
 mod client;
 mod server;
@@ -16,10 +16,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::view::View;
+use crate::ids::{NodeId, QualityKey};
 use crate::notify::letter::Letter;
+use crate::quality::pin::Pin;
+use crate::score::Admin;
 
 pub use client::{request, request_blocking};
-pub use server::serve;
+pub use server::{Engine, serve};
 
 /// Longest path of the socket: 107 bytes fit into an address, and it is made under a name that is 4 bytes longer.
 pub const MAX_PATH: usize = 103;
@@ -44,6 +47,39 @@ pub enum Request {
     Ping,
     /// The picture.
     Status,
+    /// A node is to take calls, to run dry, or to be out of service.
+    SetNode {
+        /// Which.
+        node: NodeId,
+        /// What.
+        admin: Admin,
+        /// Who asks.
+        who: String,
+        /// Why; may be empty.
+        why: String,
+    },
+    /// A connection is to be routed as said.
+    Pin {
+        /// Which.
+        key: QualityKey,
+        /// How; `None` ends a pin.
+        pin: Option<Pin>,
+        /// For how long, in seconds by the clock of the running program; without it until somebody says otherwise.
+        for_sec: Option<u64>,
+        /// Who asks.
+        who: String,
+        /// Why; may be empty.
+        why: String,
+    },
+    /// A connection is to begin anew.
+    Reset {
+        /// Which.
+        key: QualityKey,
+        /// Who asks.
+        who: String,
+        /// Why; may be empty.
+        why: String,
+    },
     /// The letters of the outbox.
     Outbox {
         /// Also those that are settled.
@@ -81,6 +117,8 @@ pub enum Response {
     Pong,
     /// To [`Request::Status`].
     Status(Arc<View>),
+    /// It was done.
+    Done,
     /// To [`Request::Outbox`]: oldest first, without their bodies.
     Outbox(Vec<Letter>),
     /// To [`Request::OutboxRetry`] and [`Request::OutboxDrop`]: how many deliveries it concerns.

@@ -14,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, Request, Response};
+use crate::clock::Clock;
+use crate::engine::request::{self as engine, Desk};
 use crate::engine::view::View;
 use crate::notify::run::{OutboxDesk, Refused, Which};
 use crate::tasks::Tasks;
@@ -33,10 +35,11 @@ pub async fn serve(
     path: &Path,
     view: watch::Receiver<Arc<View>>,
     outbox: OutboxDesk,
+    engine: Engine,
     tasks: &Tasks,
 ) -> Result<(), ControlError> {
     let socket = Socket::bind(path)?;
-    let sources = Sources { view, outbox };
+    let sources = Sources { view, outbox, engine };
     let server = Server { sources, tasks: tasks.clone(), clients: Arc::new(Semaphore::new(MAX_CLIENTS)) };
     tasks.spawn(server.run(socket));
     Ok(())
@@ -131,6 +134,22 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 struct Sources {
     view: watch::Receiver<Arc<View>>,
     outbox: OutboxDesk,
+    engine: Engine,
+}
+
+/// The way to the engine, and its clock.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    /// The way.
+    pub desk: Desk,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+impl Engine {
+    async fn ask(&self, request: engine::Request) -> Response {
+        self.desk.ask(request).await.map_or_else(|why| Response::Refused(why.to_string()), |()| Response::Done)
+    }
 }
 
 struct Server {
@@ -203,11 +222,25 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
         Ok(Request::OutboxDrop { letter }) => {
             outbox.discard(which(letter)).await.map_or_else(|why| refused(&why), Response::Deliveries)
         }
+        Ok(Request::SetNode { node, admin, who, why }) => {
+            sources.engine.ask(engine::Request::SetAdmin { node, admin, by: by(&who, &why) }).await
+        }
+        Ok(Request::Pin { key, pin, for_sec, who, why }) => {
+            let until = for_sec.map(|seconds| sources.engine.clock.now().after(Duration::from_secs(seconds)));
+            sources.engine.ask(engine::Request::Pin { key, pin, until, by: by(&who, &why) }).await
+        }
+        Ok(Request::Reset { key, who, why }) => {
+            sources.engine.ask(engine::Request::Reset { key, by: by(&who, &why) }).await
+        }
         Err(error) => Response::Refused(format!(
             "not understood: {error}; this is pointsman {}, is yours of another version?",
             env!("CARGO_PKG_VERSION")
         )),
     }
+}
+
+fn by(who: &str, why: &str) -> engine::By {
+    engine::By { who: who.into(), why: why.into() }
 }
 
 fn which(letter: Option<u64>) -> Which {

@@ -2,27 +2,39 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::balance::Candidate;
 use crate::call::attempt::{CallEvent, Finished, Placed, TrunkName};
 use crate::call::tracker::{LiveLeg, Tracker};
-use crate::config::model::{Config, Connection, Node, RouteMap};
-use crate::dialplan::desired::{self, Desired};
+use crate::config::model::{Config, Connection, Node, RouteMap, Scoring};
+use crate::dialplan::desired::{self, Desired, StateVariable};
 use crate::engine::effect::Effect;
-use crate::engine::view::{ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View};
+use crate::engine::health::Health;
+use crate::engine::request::{By, Refused, Request};
+use crate::engine::view::{
+    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View,
+};
 use crate::engine::words;
-use crate::ids::{ConnectionId, LegId, QualityKey};
+use crate::ids::{ConnectionId, LegId, NodeId, QualityKey};
 use crate::notify::kept::Kept;
 use crate::notify::notice::{FAILED_CALLS, FailedCall, Notice};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
-use crate::quality::machine::{Change, Machine, Standing, State};
+use crate::quality::machine::{Change, Machine, Reason, Standing, State};
+use crate::quality::pin::{Pin, Pinned};
+use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Epoch, Sample};
 use crate::routing::{HuntOrder, RouteTable};
-use crate::store::{ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
+use crate::score::{Admin, Load, Source};
+use crate::store::{AdminRow, ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
 use crate::time::Timestamp;
 
 /// How many changes the picture shows.
 const CHANGES_SHOWN: usize = 100;
+
+/// How often dialplans are told of the best node's score, while it is the same node: each is a write to every PBX.
+const BEST_SCORE_EVERY: Duration = Duration::from_secs(5);
 
 /// Most trunks without configuration that are remembered per node: a dialplan that makes up names must not grow us.
 const UNKNOWN_TRUNKS_KEPT: usize = 100;
@@ -39,6 +51,10 @@ pub struct Engine {
     changes: VecDeque<Arc<ChangeView>>,
     /// The last failed calls, newest first, at most [`FAILED_CALLS`] of each.
     failed: HashMap<QualityKey, VecDeque<FailedCall>>,
+    /// What operators said of connections.
+    pins: HashMap<QualityKey, Pinned>,
+    /// What the variables say of the best node, and since when.
+    best_shown: (Vec<StateVariable>, Timestamp),
     effects: Vec<Effect>,
 }
 
@@ -55,6 +71,7 @@ struct NodeState {
     unknown: BTreeMap<TrunkName, u64>,
     desired: Arc<Desired>,
     most_active: usize,
+    health: Health,
 }
 
 /// Where a connection stands in the book and in the configuration.
@@ -90,10 +107,17 @@ impl Engine {
                 .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words }))
                 .collect(),
             failed: HashMap::new(),
+            pins: restored.pins.into_iter().collect(),
+            best_shown: (Vec::new(), now),
             effects: Vec::new(),
             config,
         };
-        engine.nodes = (0..engine.config.nodes.len()).map(|node| engine.node_state(node)).collect();
+        engine.nodes = (0..engine.config.nodes.len()).map(|node| engine.node_state(node, now)).collect();
+        for (node, row) in restored.admins {
+            if let Some(index) = engine.config.nodes.iter().position(|known| known.id == node) {
+                engine.nodes[index].health.set_admin(row.admin);
+            }
+        }
         for (key, call) in restored.failed {
             engine.failed.entry(key).or_default().push_back(call);
         }
@@ -111,7 +135,7 @@ impl Engine {
         engine
     }
 
-    fn node_state(&self, node: usize) -> NodeState {
+    fn node_state(&self, node: usize, now: Timestamp) -> NodeState {
         let node = &self.config.nodes[node];
         let places = self.config.connections.iter().enumerate().filter_map(|(index, connection)| {
             let seat = self.book.seat(&QualityKey::connection(connection.id.clone()))?;
@@ -125,6 +149,7 @@ impl Engine {
             unknown: BTreeMap::new(),
             desired: Arc::new(Desired::default()),
             most_active: 0,
+            health: Health::new(&self.config.scoring, self.config.breaker, Admin::Enabled, now),
         }
     }
 
@@ -166,6 +191,7 @@ impl Engine {
         {
             self.effects.push(Effect::Restarted { node });
         }
+        state.health.hear(event, now);
         let output = state.tracker.apply(event, now);
         self.effects.extend(output.describe.into_iter().map(|leg| Effect::Describe { node, leg }));
         for event in output.events {
@@ -180,18 +206,132 @@ impl Engine {
         for (seat, change) in self.book.fire_due(now) {
             self.record(seat, &change);
         }
+        self.end_pins(now);
         self.reorder(now);
     }
 
     /// When [`Engine::fire`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.book.next_deadline()
+        let pins = self.pins.values().filter_map(|pinned| pinned.until);
+        self.book.next_deadline().into_iter().chain(pins).min()
+    }
+
+    /// Does what an operator or an agent asks.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing is changed then.
+    pub fn request(&mut self, request: Request, now: Timestamp) -> Result<(), Refused> {
+        match request {
+            Request::SetAdmin { node, admin, by } => self.set_admin(node, admin, by, now)?,
+            Request::PushLoad { node, load } => {
+                let index = self.node_index(&node)?;
+                self.nodes[index].health.load(&load, Source::Pushed, now);
+            }
+            Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now)?,
+            Request::Reset { key, by } => self.reset(&key, &by, now)?,
+        }
+        Ok(())
+    }
+
+    /// The load of this machine, which some nodes run on.
+    pub fn local_load(&mut self, load: &Load, now: Timestamp) {
+        for (node, state) in self.config.nodes.iter().zip(&mut self.nodes) {
+            if node.local {
+                state.health.load(load, Source::Local, now);
+            }
+        }
+    }
+
+    fn node_index(&self, node: &NodeId) -> Result<usize, Refused> {
+        let index = self.config.nodes.iter().position(|known| known.id == *node);
+        index.ok_or_else(|| Refused::NoSuchNode(node.clone()))
+    }
+
+    fn set_admin(&mut self, node: NodeId, admin: Admin, by: By, now: Timestamp) -> Result<(), Refused> {
+        let index = self.node_index(&node)?;
+        self.nodes[index].health.set_admin(admin);
+        let row = AdminRow { admin, who: by.who, why: by.why, since: now };
+        self.effects.push(Effect::NodeSet { node: index, row: row.clone() });
+        self.effects.push(Effect::Store(StoreOp::Admin(node, row)));
+        Ok(())
+    }
+
+    fn pin(
+        &mut self,
+        key: &QualityKey,
+        pin: Option<Pin>,
+        until: Option<Timestamp>,
+        by: By,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let seat = self.book.seat(key).ok_or_else(|| Refused::NoSuchConnection(key.clone()))?;
+        if until.is_some_and(|until| until <= now) {
+            return Err(Refused::Illegal("a pin cannot end before it begins".to_owned()));
+        }
+        let words = match pin {
+            Some(pin) => words::pinned(pin, until, &by.why),
+            None if self.pins.contains_key(key) => words::unpinned(&by.why),
+            None => return Ok(()),
+        };
+        let pinned = pin.map(|pin| Pinned { pin, who: by.who.clone(), why: by.why, since: now, until });
+        self.set_pin(key, pinned);
+        self.tell_operators_word(seat, words, by.who, now);
+        self.order_anew(now);
+        Ok(())
+    }
+
+    fn reset(&mut self, key: &QualityKey, by: &By, now: Timestamp) -> Result<(), Refused> {
+        let seat = self.book.seat(key).ok_or_else(|| Refused::NoSuchConnection(key.clone()))?;
+        if self.pins.contains_key(key) {
+            self.set_pin(key, None);
+        }
+        let change = self.book.reset(seat, now);
+        self.record_by(seat, &change, by.who.clone());
+        self.order_anew(now);
+        Ok(())
+    }
+
+    fn set_pin(&mut self, key: &QualityKey, pinned: Option<Pinned>) {
+        match pinned.clone() {
+            Some(pinned) => drop(self.pins.insert(key.clone(), pinned)),
+            None => drop(self.pins.remove(key)),
+        }
+        self.effects.push(Effect::Store(StoreOp::Pin(key.clone(), pinned)));
+    }
+
+    /// Ends the pins whose time is over.
+    fn end_pins(&mut self, now: Timestamp) {
+        let over = |pinned: &Pinned| pinned.until.is_some_and(|until| until <= now);
+        let ended: Vec<QualityKey> =
+            self.pins.iter().filter(|(_, pinned)| over(pinned)).map(|(key, _)| key.clone()).collect();
+        for key in &ended {
+            self.set_pin(key, None);
+            if let Some(seat) = self.book.seat(key) {
+                self.tell_operators_word(seat, words::pin_over(), POINTSMAN.into(), now);
+            }
+        }
+        if !ended.is_empty() {
+            self.order_anew(now);
+        }
+    }
+
+    /// Keeps and tells what an operator said of a connection; its state is what it was.
+    fn tell_operators_word(&mut self, seat: Seat, words: String, who: Arc<str>, now: Timestamp) {
+        let machine = self.book.machine(seat);
+        let (state, epoch) = (machine.state(), machine.epoch());
+        let change =
+            Change { at: now, from: state, to: state, reason: Reason::Operator, epoch, figures: machine.figures() };
+        self.publish(self.book.key(seat).clone(), &change, words.into(), who);
     }
 
     fn call_event(&mut self, node: usize, event: CallEvent, now: Timestamp) {
         match event {
-            CallEvent::Placed(placed) => self.placed(node, placed),
+            CallEvent::Placed(placed) => {
+                self.nodes[node].health.placed(now);
+                self.effects.push(Effect::Placed { node });
+                self.placed(node, placed);
+            }
             CallEvent::Ringing { leg, at } => self.more_known(node, &leg, |row| row.ringing_at = Some(at)),
             CallEvent::Answered { leg, at } => self.more_known(node, &leg, |row| row.answered_at = Some(at)),
             CallEvent::Finished(finished) => self.finished(node, &finished, now),
@@ -250,7 +390,9 @@ impl Engine {
             cause: finished.cause,
             sip_status: finished.sip_status,
         };
-        let tally = Tally::attempt(&sample, connection.quality.caller_patience());
+        let patience = connection.quality.caller_patience();
+        self.nodes[node].health.finished(sample.is_effective(patience));
+        let tally = Tally::attempt(&sample, patience);
         let on_node = Whose::Node(self.config.nodes[node].id.clone());
         for whose in [Whose::Connection(self.book.key(place.seat).clone()), on_node] {
             self.effects.push(Effect::Store(StoreOp::Count { at: now, whose, tally }));
@@ -299,16 +441,24 @@ impl Engine {
 
     /// Keeps and tells a change of state.
     fn record(&mut self, seat: Seat, change: &Change) {
+        self.record_by(seat, change, POINTSMAN.into());
+    }
+
+    fn record_by(&mut self, seat: Seat, change: &Change, who: Arc<str>) {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
         let words: Arc<str> = words::change(change, machine.settings(), machine.judged().iter()).into();
-        let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who: POINTSMAN.into() };
         self.notify(&key, change);
+        self.publish(key, change, words, who);
+        self.keep(seat);
+    }
+
+    fn publish(&mut self, key: QualityKey, change: &Change, words: Arc<str>, who: Arc<str>) {
+        let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who };
         let shown = Arc::new(ChangeView { key, change: *change, words });
         self.changes.push_front(shown.clone());
         self.changes.truncate(CHANGES_SHOWN);
         self.effects.push(Effect::Store(StoreOp::Changed(Box::new(row))));
         self.effects.push(Effect::Publish(shown));
-        self.keep(seat);
     }
 
     /// Has the owner told of a change between good and bad. What lies in between (a retry batch, a further bad verdict)
@@ -325,7 +475,7 @@ impl Engine {
             key: key.clone(),
             customer: customer.id.clone(),
             change: *change,
-            settings: machine.settings().clone(),
+            settings: self.settings_in_force(key, machine),
             retry_at: machine.deadline(),
             bad_since: machine.turned_bad_at().filter(|_| change.to == State::Good),
             maps: maps.filter(|map| map.holds(&key.connection)).map(|map| map.map.clone()).collect(),
@@ -333,6 +483,15 @@ impl Engine {
         };
         self.effects.push(Effect::Store(StoreOp::Mail(Kept::Notice(Box::new(notice.clone())))));
         self.effects.push(Effect::Notify(Box::new(notice)));
+    }
+
+    /// The settings as they act: under a pin a verdict changes nothing in routing.
+    fn settings_in_force(&self, key: &QualityKey, machine: &Machine) -> Settings {
+        let mut settings = machine.settings().clone();
+        if self.pins.contains_key(key) {
+            settings.bad_quality_action = BadQualityAction::NotifyOnly;
+        }
+        settings
     }
 
     fn keep(&mut self, seat: Seat) {
@@ -364,7 +523,51 @@ impl Engine {
     }
 
     fn desired(&self, node: &Node, generation: u64) -> Desired {
-        desired::of(&self.config, node, &self.orders, |connection| self.machine(connection), generation)
+        let word = |connection: &ConnectionId| self.word(connection);
+        let desired = desired::of(&self.config, node, &self.orders, word, generation);
+        Desired { routing: self.best_shown.0.clone(), ..desired }
+    }
+
+    /// A connection's state as dialplans read it.
+    fn word(&self, connection: &ConnectionId) -> &'static str {
+        let pin = self.pins.get(&QualityKey::connection(connection.clone())).map(|pinned| pinned.pin);
+        self.machine(connection).map_or("good", |machine| desired::word(machine, pin))
+    }
+
+    /// What is known of the nodes now, to choose from. Also what the dialplans are to read of it: another best node at
+    /// once, a score alone every few seconds.
+    pub fn candidates(&mut self, now: Timestamp) -> Vec<Candidate> {
+        let scoring = &self.config.scoring;
+        let nodes = self.config.nodes.iter().zip(&mut self.nodes);
+        nodes
+            .map(|(node, state)| {
+                let figures = state.health.figures(node, state.tracker.active(), now);
+                let assessment = state.health.assess(&figures, scoring, now);
+                state.health.candidate(node, &figures, &assessment, scoring)
+            })
+            .collect()
+    }
+
+    /// Which node is best, for the dialplans: another node at once, a score alone every few seconds.
+    pub fn show_best(&mut self, best: Option<&NodeId>, score: f64, fallback_active: bool, now: Timestamp) {
+        let wanted = desired::best_node(&self.config.variables.prefix, best, score, fallback_active);
+        let (shown, since) = &self.best_shown;
+        let same_node = shown.first() == wanted.first() && shown.last() == wanted.last();
+        if *shown == wanted || (same_node && now.since(*since) < BEST_SCORE_EVERY) {
+            return;
+        }
+        self.best_shown = (wanted.clone(), now);
+        for (node, state) in self.nodes.iter_mut().enumerate() {
+            let desired = Arc::new(Desired { routing: wanted.clone(), ..(*state.desired).clone() });
+            state.desired = desired.clone();
+            self.effects.push(Effect::Variables { node, desired, cause_at: now });
+        }
+    }
+
+    /// Whether a map has all of its connections blocked.
+    #[must_use]
+    pub fn panic(&self) -> bool {
+        self.orders.iter().any(|order| order.order.is_empty() && !order.blocked.is_empty())
     }
 
     fn machine(&self, connection: &ConnectionId) -> Option<&Machine> {
@@ -372,6 +575,9 @@ impl Engine {
     }
 
     fn standing(&self, connection: &ConnectionId) -> Standing {
+        if let Some(pinned) = self.pins.get(&QualityKey::connection(connection.clone())) {
+            return pinned.pin.standing();
+        }
         self.machine(connection).map(Machine::standing).unwrap_or_default()
     }
 
@@ -386,8 +592,12 @@ impl Engine {
 
     /// The picture. `links` and `variables` are those of the nodes, in the order configured.
     #[must_use]
-    pub fn view(&self, links: &[LinkView], variables: &[VariablesView], now: Timestamp) -> View {
-        let nodes = self.config.nodes.iter().zip(&self.nodes).zip(links.iter().zip(variables));
+    pub fn view(&mut self, links: &[LinkView], variables: &[VariablesView], now: Timestamp) -> View {
+        let scoring = &self.config.scoring;
+        let nodes = self.config.nodes.iter().zip(&mut self.nodes).zip(links.iter().zip(variables));
+        let nodes =
+            nodes.map(|((node, state), (link, variables))| node_view(node, state, link, variables, scoring, now));
+        let nodes: Vec<NodeView> = nodes.collect();
         let mut active = vec![0; self.config.connections.len()];
         for leg in self.nodes.iter().flat_map(|node| node.legs.values()) {
             active[leg.place.connection] += 1;
@@ -396,7 +606,7 @@ impl Engine {
         let maps = self.config.route_maps.iter().zip(&self.orders);
         View {
             generation: self.generation,
-            nodes: nodes.map(|((node, state), (link, variables))| node_view(node, state, link, variables)).collect(),
+            nodes,
             connections: connections
                 .filter_map(|(connection, active)| self.connection_view(connection, active))
                 .collect(),
@@ -413,11 +623,17 @@ impl Engine {
         }
     }
 
+    /// The calls one by one. Made anew for each picture, so a window of thousands costs; they are a few dozen.
+    fn calls_of(&self, key: &QualityKey, machine: &Machine) -> Arc<Calls> {
+        let failed = self.failed.get(key).into_iter().flatten().cloned().collect();
+        Arc::new(Calls { window: machine.window().samples().copied().collect(), failed })
+    }
+
     fn connection_view(&self, connection: &Connection, active_calls: usize) -> Option<ConnectionView> {
         let key = QualityKey::connection(connection.id.clone());
         let machine = self.book.get(&key)?;
         Some(ConnectionView {
-            key,
+            key: key.clone(),
             customer: connection.customer.clone(),
             monitored: connection.quality.is_monitored(),
             state: machine.state(),
@@ -429,13 +645,22 @@ impl Engine {
             batch_done: machine.progress().map(|progress| progress.done),
             retry_at: machine.deadline(),
             active_calls,
-            pinned: None,
-            calls: Arc::default(),
+            pinned: self.pins.get(&key).cloned(),
+            calls: self.calls_of(&key, machine),
         })
     }
 }
 
-fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &VariablesView) -> NodeView {
+fn node_view(
+    node: &Node,
+    state: &mut NodeState,
+    link: &LinkView,
+    variables: &VariablesView,
+    scoring: &Scoring,
+    now: Timestamp,
+) -> NodeView {
+    let figures = state.health.figures(node, state.tracker.active(), now);
+    let assessment = state.health.assess(&figures, scoring, now);
     let counters = state.tracker.counters();
     NodeView {
         link: LinkView {
@@ -447,6 +672,12 @@ fn node_view(node: &Node, state: &NodeState, link: &LinkView, variables: &Variab
         },
         active_calls: state.tracker.active(),
         variables: *variables,
+        sip_address: node.sip_address.clone(),
+        admin: state.health.admin(),
+        figures,
+        assessment,
+        excluded_since: state.health.excluded_since(),
+        breaker: state.health.breaker(now),
         ..NodeView::new(node.id.clone(), node.kind, &node.address)
     }
 }

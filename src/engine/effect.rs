@@ -6,7 +6,7 @@ use crate::dialplan::desired::Desired;
 use crate::engine::view::ChangeView;
 use crate::ids::LegId;
 use crate::notify::notice::Notice;
-use crate::store::StoreOp;
+use crate::store::{AdminRow, StoreOp};
 use crate::time::Timestamp;
 
 /// One thing to do.
@@ -34,6 +34,18 @@ pub enum Effect {
         node: usize,
         /// The leg.
         leg: LegId,
+    },
+    /// A call was placed on a node; a lease of the node is settled by it.
+    Placed {
+        /// Index of the node.
+        node: usize,
+    },
+    /// An operator said whether a node takes calls.
+    NodeSet {
+        /// Index of the node.
+        node: usize,
+        /// What, who and why.
+        row: AdminRow,
     },
     /// Tell everybody who listens that a connection's state has changed.
     Publish(Arc<ChangeView>),

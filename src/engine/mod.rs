@@ -6,6 +6,8 @@
 
 pub mod core;
 pub mod effect;
+mod health;
+mod local;
 pub mod request;
 pub mod run;
 pub mod view;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! links ──FromNode, bounded──> engine ──Effect──> appliers (variables), store, mail, log
-//!                                 └──View, watch──> control socket, command line, mail (for the operator)
+//!                                 ├──View, watch──> control socket, HTTP, command line, mail (for the operator)
+//!                                 └──Picture──────> router (which node is best), lock-free
 //! ```
 //!
 //! Shutdown goes in phases, each with a deadline of its own: nobody new is served, the links close, the engine takes
@@ -12,21 +13,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::api::{self, Listening, Sources};
+use crate::balance::lease::{Leases, TICK};
+use crate::balance::{Picture, Router};
 use crate::clock::Clock;
 use crate::config::model::Config;
 use crate::control::{self, ControlError};
 use crate::dialplan::apply::{self, Applier};
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
-use crate::engine::view::{ChangeView, View};
+use crate::engine::local::Machine;
+use crate::engine::request::{Asked, Desk};
+use crate::engine::view::{ChangeView, HttpView, RoutingView, View};
 use crate::ids::LegId;
 use crate::notify::kept::Kept;
 use crate::notify::run::{KeptMail, Mail, OutboxDesk};
 use crate::pbx::command::Command;
 use crate::pbx::link::{self, FromNode, Link, LinkInbox};
-use crate::store::{Restored, Store, StoreError, Writer};
+use crate::store::{AdminRow, Restored, Store, StoreError, Writer};
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
 
@@ -42,6 +48,9 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the picture is made anew while nothing happens, for the counters and clocks in it.
 const PUBLISH_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// How often this machine's load is read, where a node runs on it.
+const LOCAL_EVERY: Duration = Duration::from_secs(5);
 
 /// Places in the queue of commands that questions about legs leave free: a variable must never find it full.
 const KEPT_FOR_VARIABLES: usize = 1024;
@@ -72,6 +81,9 @@ pub struct Running {
     view: watch::Receiver<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
     outbox: OutboxDesk,
+    desk: Desk,
+    router: Router,
+    http: Option<watch::Receiver<Listening>>,
     serving: Tasks,
     links: Tasks,
     engine: Tasks,
@@ -96,12 +108,50 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     let (events, inbox) = mpsc::channel(INBOX);
     let nodes: Vec<NodeTasks> =
         (0..config.nodes.len()).map(|node| NodeTasks::start(&config, node, clock, &events, &links)).collect();
-    let driver = Driver::new(engine, config.clone(), nodes, writer.clone(), mail, view, clock);
-    let (view, changes) = (driver.view.subscribe(), driver.changes.clone());
-    control::serve(&config.control_socket, view.clone(), outbox.clone(), &serving).await?;
+    let (desk, asked) = Desk::new();
+    let router = Router::new(fastrand::u64(..));
+    let (changes, _) = broadcast::channel(CHANGES_KEPT);
+    let http = config.http.as_ref().map(|http| {
+        let sources = Sources {
+            view: view.subscribe(),
+            changes: changes.clone(),
+            router: router.clone(),
+            mode: config.balancing.mode,
+            desk: desk.clone(),
+            outbox: outbox.clone(),
+            clock,
+            mask_numbers: config.email.as_ref().is_none_or(|email| email.mask_numbers),
+        };
+        api::serve(http, sources, &serving).listening()
+    });
+    let outputs = Outputs {
+        writer: writer.clone(),
+        mail,
+        router: router.clone(),
+        view,
+        changes: changes.clone(),
+        http: http.clone(),
+    };
+    let driver = Driver::new(engine, config.clone(), nodes, outputs, clock);
+    let view = driver.view.subscribe();
+    let ours = control::Engine { desk: desk.clone(), clock };
+    control::serve(&config.control_socket, view.clone(), outbox.clone(), ours, &serving).await?;
     let stopping = engine_tasks.clone();
-    engine_tasks.spawn(async move { driver.run(inbox, &stopping).await });
-    Ok(Running { view, changes, outbox, serving, links, engine: engine_tasks, mailing, storing, writer })
+    engine_tasks.spawn(async move { driver.run(inbox, asked, &stopping).await });
+    Ok(Running {
+        view,
+        changes,
+        outbox,
+        desk,
+        router,
+        http,
+        serving,
+        links,
+        engine: engine_tasks,
+        mailing,
+        storing,
+        writer,
+    })
 }
 
 type LateMail = Option<oneshot::Receiver<Vec<Kept>>>;
@@ -129,6 +179,24 @@ impl Running {
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Arc<ChangeView>> {
         self.changes.subscribe()
+    }
+
+    /// The way to the engine, for operators and agents.
+    #[must_use]
+    pub fn desk(&self) -> Desk {
+        self.desk.clone()
+    }
+
+    /// Whether the HTTP server can be reached; `None` where it is not wanted.
+    #[must_use]
+    pub fn http(&self) -> Option<watch::Receiver<Listening>> {
+        self.http.clone()
+    }
+
+    /// Answers which node the next call should go to.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        self.router.clone()
     }
 
     /// The way to the outbox.
@@ -175,6 +243,16 @@ impl NodeTasks {
     }
 }
 
+/// Where the engine's effects go, beside the nodes.
+struct Outputs {
+    writer: Writer,
+    mail: Mail,
+    router: Router,
+    view: watch::Sender<Arc<View>>,
+    changes: broadcast::Sender<Arc<ChangeView>>,
+    http: Option<watch::Receiver<Listening>>,
+}
+
 /// The engine's task.
 struct Driver {
     engine: Engine,
@@ -182,31 +260,46 @@ struct Driver {
     nodes: Vec<NodeTasks>,
     writer: Writer,
     mail: Mail,
+    router: Router,
+    leases: Leases,
+    machine: Machine,
     clock: Clock,
     started_at: Timestamp,
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
+    http: Option<watch::Receiver<Listening>>,
 }
 
 impl Driver {
-    fn new(
-        engine: Engine,
-        config: Arc<Config>,
-        nodes: Vec<NodeTasks>,
-        writer: Writer,
-        mail: Mail,
-        view: watch::Sender<Arc<View>>,
-        clock: Clock,
-    ) -> Self {
+    fn new(engine: Engine, config: Arc<Config>, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
+        let Outputs { writer, mail, router, view, changes, http } = outputs;
         let started_at = clock.now();
-        let (changes, _) = broadcast::channel(CHANGES_KEPT);
-        let mut driver = Self { engine, config, nodes, writer, mail, clock, started_at, view, changes };
+        let names = config.nodes.iter().map(|node| &node.id);
+        let leases = Leases::new(config.balancing.lease, &router.counters(), names);
+        let machine = Machine::default();
+        let mut driver = Self {
+            engine,
+            config,
+            nodes,
+            writer,
+            mail,
+            router,
+            leases,
+            machine,
+            clock,
+            started_at,
+            view,
+            changes,
+            http,
+        };
         driver.perform_effects();
         driver.publish();
         driver
     }
 
-    async fn run(mut self, mut inbox: mpsc::Receiver<FromNode>, tasks: &Tasks) {
+    async fn run(mut self, mut inbox: mpsc::Receiver<FromNode>, mut asked: mpsc::Receiver<Asked>, tasks: &Tasks) {
+        let mut local = interval(LOCAL_EVERY);
+        local.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::with_capacity(BATCH);
         let mut unpublished = false;
         let mut last_published = self.clock.now();
@@ -215,10 +308,19 @@ impl Driver {
             let until_publishing = if unpublished { PUBLISH_EVERY } else { PUBLISH_AT_LEAST };
             tokio::select! {
                 _ = inbox.recv_many(&mut batch, BATCH) => {}
-                () = sleep(until_timer.min(until_publishing)) => {}
+                Some((request, answer)) = asked.recv() => {
+                    // Whoever asked may have gone away.
+                    let _ = answer.send(self.engine.request(request, self.clock.now()));
+                    unpublished = true;
+                }
+                _ = local.tick(), if self.config.nodes.iter().any(|node| node.local) => {
+                    self.engine.local_load(&self.machine.read(), self.clock.now());
+                    unpublished = true;
+                }
+                () = sleep(until_timer.min(until_publishing).min(TICK)) => {}
                 () = tasks.stopping() => break,
             }
-            unpublished |= !batch.is_empty();
+            unpublished |= !batch.is_empty() || self.leases.any_outstanding();
             self.work(&mut batch);
             let age = self.clock.now().since(last_published) / self.clock.rate();
             if age >= until_publishing {
@@ -243,6 +345,30 @@ impl Driver {
         }
         self.engine.fire(self.clock.now());
         self.perform_effects();
+        self.route();
+    }
+
+    /// Publishes which node is best, where that or anything it depends on has changed.
+    fn route(&mut self) {
+        let now = self.clock.now();
+        self.leases.tick(now);
+        let mut candidates = self.engine.candidates(now);
+        for candidate in &mut candidates {
+            candidate.settled = self.leases.settled(&candidate.node);
+        }
+        let (before, panic) = (self.router.picture(), self.engine.panic());
+        if before.generation > 0 && before.candidates == candidates && before.panic == panic {
+            return;
+        }
+        let picture = Picture::of(before.generation + 1, now, candidates, &self.config.scoring, panic);
+        self.engine.show_best(
+            picture.best.as_ref().or(picture.fallback.as_ref()),
+            picture.best_score,
+            picture.fallback_active,
+            now,
+        );
+        self.router.publish(picture);
+        self.perform_effects();
     }
 
     fn perform_effects(&mut self) {
@@ -256,6 +382,8 @@ impl Driver {
                 Effect::Restarted { node } => self.nodes[node].applier.restarted(),
                 Effect::Describe { node, leg } => self.nodes[node].describe(leg),
                 Effect::Publish(change) => self.tell(&change),
+                Effect::Placed { node } => self.leases.placed(&self.config.nodes[node].id),
+                Effect::NodeSet { node, row } => self.tell_node_set(node, &row),
                 Effect::Notify(notice) => notices.push(*notice),
                 Effect::UnknownTrunk { node, trunk } => self.tell_unknown_trunk(node, &trunk),
             }
@@ -271,6 +399,11 @@ impl Driver {
         tracing::info!(connection.id = %change.key, "{}: {}", change.key, change.words);
         // Nobody may be listening.
         let _ = self.changes.send(change.clone());
+    }
+
+    fn tell_node_set(&self, node: usize, row: &AdminRow) {
+        let (node, AdminRow { admin, who, why, .. }) = (&self.config.nodes[node].id, row);
+        tracing::warn!(node.id = %node, %who, %why, "{node} is {admin:?} from now on, says {who}");
     }
 
     fn tell_unknown_trunk(&self, node: usize, trunk: &str) {
@@ -289,6 +422,22 @@ impl Driver {
         view.started_at = self.started_at;
         view.storage = self.writer.health().borrow().clone();
         view.mail = self.mail.view().borrow().clone();
+        view.http = self.http.as_ref().map(|http| {
+            let Listening { address, problem } = http.borrow().clone();
+            HttpView { address: address.map(|address| address.to_string()), problem }
+        });
+        view.routing = routing_view(&self.router.picture());
         self.view.send_replace(Arc::new(view));
+    }
+}
+
+fn routing_view(picture: &Picture) -> RoutingView {
+    RoutingView {
+        generation: picture.generation,
+        best_node: picture.best.clone(),
+        best_score: picture.best_score,
+        fallback_active: picture.fallback_active,
+        fallback_node: picture.fallback.clone(),
+        panic: picture.panic,
     }
 }

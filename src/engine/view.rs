@@ -39,6 +39,8 @@ pub struct View {
     pub storage: StorageView,
     /// How mail goes.
     pub mail: MailView,
+    /// The HTTP server; `None` where there is to be none.
+    pub http: Option<HttpView>,
     /// Trunks that carry calls and are not configured.
     pub unknown_trunks: Vec<UnknownTrunk>,
 }
@@ -59,6 +61,7 @@ impl View {
             changes: Vec::new(),
             storage: StorageView::default(),
             mail: MailView::default(),
+            http: None,
             unknown_trunks: Vec::new(),
         }
     }
@@ -334,6 +337,15 @@ pub struct MailView {
     pub problem: String,
     /// When it is tried again, while it cannot.
     pub next_try_at: Option<Timestamp>,
+}
+
+/// The HTTP server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HttpView {
+    /// Where it listens; `None` while it does not.
+    pub address: Option<String>,
+    /// Why it does not; empty while it does.
+    pub problem: String,
 }
 
 /// A trunk that carries calls and is not configured.

@@ -5,8 +5,10 @@ use std::fmt::Write;
 
 use crate::call::outcome::Outcome;
 use crate::quality::machine::{Change, Reason, State};
+use crate::quality::pin::Pin;
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Figures, Sample};
+use crate::time::Timestamp;
 
 /// How many kinds of failure a sentence lists.
 const KINDS_LISTED: usize = 4;
@@ -19,6 +21,7 @@ pub fn change<'a>(change: &Change, settings: &Settings, measured: impl Iterator<
             format!("back in its usual place for a retry batch of {} calls", settings.retry_batch)
         }
         (State::Good, Reason::Unmonitored) => "not monitored any more, taken as good".to_owned(),
+        (State::Good, Reason::Operator) => "reset by an operator: good, with an empty window".to_owned(),
         (State::Good, _) => {
             format!("recovered: {} over a batch of {}", figures(&change.figures), calls(&change.figures))
         }
@@ -36,6 +39,34 @@ pub fn change<'a>(change: &Change, settings: &Settings, measured: impl Iterator<
             text
         }
     }
+}
+
+/// An operator's word over a verdict.
+#[must_use]
+pub fn pinned(pin: Pin, until: Option<Timestamp>, why: &str) -> String {
+    let place = match pin {
+        Pin::PinGood => "pinned to its usual place",
+        Pin::PinLast => "pinned to the end",
+        Pin::PinBlock => "pinned: gets no calls",
+    };
+    let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
+    format!("{place}{until}{}", because(why))
+}
+
+/// An operator ended a pin.
+#[must_use]
+pub fn unpinned(why: &str) -> String {
+    format!("pin ended{}", because(why))
+}
+
+/// The time of a pin is over.
+#[must_use]
+pub fn pin_over() -> String {
+    "the time of its pin is over".to_owned()
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 
 fn verb(change: &Change, settings: &Settings) -> &'static str {
@@ -57,7 +88,7 @@ fn crossed(change: &Change, reason: Reason, settings: &Settings) -> String {
         Reason::Asr => against("ASR", figures.asr, "%", "under", settings.asr_threshold_percent),
         Reason::Acd => against("ACD", figures.acd, "s", "under", settings.acd_threshold_sec),
         Reason::Pdd => against("PDD", figures.pdd, "s", "over", settings.pdd_threshold_sec),
-        Reason::RetryInterval | Reason::Batch | Reason::Unmonitored => self::figures(figures),
+        Reason::RetryInterval | Reason::Batch | Reason::Unmonitored | Reason::Operator => self::figures(figures),
     }
 }
 
@@ -114,7 +145,6 @@ fn kind(sample: &Sample) -> String {
 mod tests {
     use super::*;
     use crate::quality::window::Epoch;
-    use crate::time::Timestamp;
 
     fn sample(outcome: Outcome, sip_status: Option<u16>) -> Sample {
         let at = Timestamp::from_secs(1);

@@ -216,6 +216,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::RetryInterval => "retry_interval",
         Reason::Batch => "batch",
         Reason::Unmonitored => "unmonitored",
+        Reason::Operator => "operator",
     }
 }
 

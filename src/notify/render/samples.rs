@@ -137,6 +137,10 @@ fn changes() -> Vec<Sample> {
         maps: (1..=25).filter_map(|n| MapId::new(&format!("map-{n}")).ok()).collect(),
         ..of(&with_action(&lowered, BadQualityAction::NotifyOnly), "vendor-c")
     };
+    let reset = Notice {
+        change: Change { reason: Reason::Operator, figures: Figures::default(), ..recovered.change },
+        ..of(&recovered, "vendor-e")
+    };
     let unmonitored = Notice {
         change: Change { reason: Reason::Unmonitored, figures: Figures::default(), ..recovered.change },
         settings: Settings::default(),
@@ -152,6 +156,7 @@ fn changes() -> Vec<Sample> {
         change("recovery-block", of(&in_map(&with_action(&recovered, BadQualityAction::Block), "intl"), "vendor-b")),
         change("recovery-notify-only", of(&with_action(&unknown_begin, BadQualityAction::NotifyOnly), "vendor-c")),
         change("recovery-unmonitored", unmonitored),
+        change("recovery-operator", reset),
     ]
 }
 
