@@ -1,0 +1,167 @@
+//! The HTTP API of the whole program, by programs that others wrote: schemathesis tries what its document allows and
+//! what it does not, promtool reads its figures, wrk asks for routes while nodes come and go.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman::clock::Clock;
+use pointsman::config::{Format, Purpose, load_text};
+use pointsman::engine::run::{self, Running};
+use pointsman::engine::view::LinkState;
+use pointsman::sim::{Handle, asterisk, freeswitch};
+use pointsman::tasks::Tasks;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::lab::folder::Folder;
+
+/// Longest that one of the programs may take.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Two simulated switches and the program over them.
+struct Scene {
+    nodes: [Handle; 2],
+    running: Running,
+    address: SocketAddr,
+    folder: Folder,
+    _tasks: Tasks,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let (clock, tasks, folder) = (Clock::system(), Tasks::new(), Folder::new("http"));
+        let freeswitch = freeswitch::Server::start(freeswitch::Options::default(), clock, &tasks).await.unwrap();
+        let asterisk = asterisk::Server::start(asterisk::Options::default(), clock, &tasks).await.unwrap();
+        let text = format!(
+            r#"
+control_socket = "{folder}/control"
+[storage]
+path = "{folder}/state.db"
+[http]
+listen = "127.0.0.1:0"
+[[nodes]]
+id = "pbx-01"
+kind = "freeswitch"
+address = "{}"
+password = "ClueCon"
+max_calls = 250
+[[nodes]]
+id = "pbx-02"
+kind = "asterisk"
+address = "{}"
+username = "pointsman"
+password = "ClueCon"
+max_calls = 250
+[quality]
+monitor_asr = true
+asr_threshold_percent = 40
+[[connections]]
+id = "vendor-a"
+[[connections]]
+id = "vendor-b"
+[[route_maps]]
+id = "intl"
+prefixes = ["00"]
+entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor-b", priority = 20 }}]
+"#,
+            freeswitch.address(),
+            asterisk.address(),
+            folder = folder.path().display(),
+        );
+        let loaded = load_text(Path::new("http.toml"), &text, Format::Toml, [], Purpose::Connect);
+        let config = loaded.unwrap_or_else(|problems| panic!("{}", problems.render(false))).config;
+        let running = run::start(Arc::new(config), clock).await.unwrap();
+        let mut views = running.view();
+        let up = views.wait_for(|view| view.nodes.iter().all(|node| node.link.state == LinkState::Up));
+        tokio::time::timeout(PATIENCE, up).await.unwrap().unwrap();
+        let mut listening = running.http().unwrap();
+        let address = listening.wait_for(|listening| listening.address.is_some()).await.unwrap().address.unwrap();
+        Self { nodes: [freeswitch, asterisk], running, address, folder, _tasks: tasks }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+fn cached(name: &str) -> PathBuf {
+    let cache = std::env::var_os("POINTSMAN_CACHE").unwrap_or_else(|| "/var/cache/pointsman".into());
+    Path::new(&cache).join(name)
+}
+
+/// What a program printed, and whether it was content.
+async fn run(command: &mut Command, input: &[u8]) -> (bool, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("installed by scripts/live-setup");
+    let mut stdin = child.stdin.take().unwrap();
+    let feed = async move { stdin.write_all(input).await };
+    let both = async { tokio::join!(child.wait_with_output(), feed) };
+    let (output, _) = tokio::time::timeout(PATIENCE, both).await.expect("an end in time");
+    let output = output.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Everything that the document allows is answered as it says, and everything else is refused as it says. Left out: the
+/// event stream, which does not end; and that every body of the right form is taken, because a form cannot say that two
+/// keys exclude each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_the_api_does_what_its_document_says() {
+    let scene = Scene::set().await;
+    let mut schemathesis = Command::new(cached("schemathesis/bin/schemathesis"));
+    schemathesis.args(["run", &scene.url("/api/openapi.json"), "--exclude-path", "/api/events"]);
+    schemathesis.args([
+        "--exclude-checks",
+        "positive_data_acceptance",
+        "--max-examples",
+        "20",
+        "--seed",
+        "1",
+        "--no-color",
+    ]);
+    schemathesis.current_dir(scene.folder.path());
+    let (content, printed) = run(&mut schemathesis, b"").await;
+    assert!(content, "{printed}");
+    println!("{}", printed.lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"));
+    assert!(scene.running.stop().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_the_figures_are_as_prometheus_wants_them() {
+    let scene = Scene::set().await;
+    let (content, figures) = run(Command::new("curl").args(["-sSf", &scene.url("/metrics")]), b"").await;
+    assert!(content && figures.contains("pointsman_node_score"), "{figures}");
+    let (content, printed) = run(Command::new(cached("promtool")).args(["check", "metrics"]), figures.as_bytes()).await;
+    assert!(content && printed.is_empty(), "{printed}");
+    assert!(scene.running.stop().await);
+}
+
+/// Thousands of questions a second, while one node after the other goes and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_routes_are_answered_while_nodes_flap() {
+    let scene = Scene::set().await;
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t", "1", "-c", "32", "-d", "12s", "--latency", &scene.url("/api/route?mode=p2c")]);
+    let asking = tokio::spawn(async move { run(&mut wrk, b"").await });
+    let mut flaps = 0;
+    while !asking.is_finished() {
+        let [one, other] = &scene.nodes;
+        let node = if flaps % 2 == 0 { one } else { other };
+        node.restart(Duration::from_millis(300)).await;
+        flaps += 1;
+        // The other one must be there when this one goes.
+        let mut views = scene.running.view();
+        let up = views.wait_for(|view| view.nodes.iter().all(|node| node.link.state == LinkState::Up));
+        tokio::time::timeout(PATIENCE, up).await.unwrap().unwrap();
+    }
+    let (content, printed) = asking.await.unwrap();
+    assert!(content, "{printed}");
+    assert!(printed.contains("Requests/sec"), "{printed}");
+    assert!(!printed.contains("Socket errors") && !printed.contains("Non-2xx"), "{printed}");
+    println!("{printed}{flaps} restarts of a node meanwhile");
+    assert!(flaps >= 2, "{flaps}");
+    assert!(scene.running.stop().await);
+}
