@@ -102,6 +102,8 @@ pub(super) fn configuration(
     let mut text = format!(
         r#"# Made by `pointsman demo`.
 control_socket = {socket}
+# The links answer in real time, whatever the clock of the demo does.
+stale_threshold_sec = 900
 
 [storage]
 path = {database}

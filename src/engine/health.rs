@@ -15,9 +15,9 @@ use crate::score::rate::Rate;
 use crate::score::{Admin, Assessment, Figure, Figures, Load, Source};
 use crate::time::Timestamp;
 
-/// How long a figure is good for. An agent that died must not vouch for its node for ever; one that pushes every half
-/// minute is heard.
-pub(super) const FIGURE_VALID: Duration = Duration::from_secs(60);
+/// How often a node may be silent for its longest time before its figures are forgotten: an agent that died must not
+/// vouch for its node for ever, and one that pushes every half minute is heard.
+const FIGURES_VALID: u32 = 3;
 
 /// The fitness of one node.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub(super) struct Health {
     replied: bool,
     breaker: Breaker,
     excluded_since: Option<Timestamp>,
+    figures_valid: Duration,
 }
 
 impl Health {
@@ -53,6 +54,7 @@ impl Health {
             replied: false,
             breaker: Breaker::new(breaker),
             excluded_since: Some(now),
+            figures_valid: scoring.stale_threshold * FIGURES_VALID,
         }
     }
 
@@ -122,14 +124,19 @@ impl Health {
         }
     }
 
+    /// The figure of the source that goes first, among those that are not too old.
+    fn best(&self, figures: &[Option<Figure>; 3], now: Timestamp) -> Option<Figure> {
+        figures.iter().flatten().find(|figure| now.since(figure.at) <= self.figures_valid).copied()
+    }
+
     pub(super) fn figures(&mut self, node: &Node, active_calls: usize, now: Timestamp) -> Figures {
         Figures {
             active_calls: active_calls as u64,
             max_calls: node.max_calls,
-            load_avg: best(&self.load_avg, now),
+            load_avg: self.best(&self.load_avg, now),
             cores: node.cores.or_else(|| if node.local { local::cores() } else { None }),
-            idle_cpu: best(&self.idle_cpu, now),
-            memory_free: best(&self.memory_free, now),
+            idle_cpu: self.best(&self.idle_cpu, now),
+            memory_free: self.best(&self.memory_free, now),
             failure_rate: self.failures.rate(),
             calls_per_sec: Some(self.rate.per_sec(now)),
             max_calls_per_sec: node.max_calls_per_sec,
@@ -192,9 +199,4 @@ fn set(figures: &mut [Option<Figure>; 3], value: Option<f64>, source: Source, at
     if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
         figures[source as usize] = Some(Figure { value, source, at });
     }
-}
-
-/// The figure of the source that goes first, among those that are not too old.
-fn best(figures: &[Option<Figure>; 3], now: Timestamp) -> Option<Figure> {
-    figures.iter().flatten().find(|figure| now.since(figure.at) <= FIGURE_VALID).copied()
 }
