@@ -755,7 +755,7 @@ fn mistakes_about_scores_and_the_choice_of_a_node() {
         ),
         (choice("min_score = 5"), &["9:1 there is no key `min_score` here"]),
         (breaker("failures = 0"), &["9:12 `failures` must be from 1 to 100"]),
-        (breaker("timeout_sec = 61"), &["9:15 `timeout_sec` must be from 1 to 60"]),
+        (breaker("timeout_sec = 6"), &["9:15 `timeout_sec` must be from 1 to 5"]),
         (breaker("open_sec = 0"), &["9:12 `open_sec` must be from 1 to 3600"]),
         (breaker("open_sec = 3600"), &[]),
         (breaker("open_max_sec = 29"), &["9:16 `open_max_sec` is 29, and the first time is 30 s already"]),

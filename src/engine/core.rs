@@ -36,6 +36,10 @@ const CHANGES_SHOWN: usize = 100;
 /// How often dialplans are told of the best node's score, while it is the same node: each is a write to every PBX.
 const BEST_SCORE_EVERY: Duration = Duration::from_secs(5);
 
+/// How often they are told of another best node, while the one told before takes calls: two nodes of nearly equal scores
+/// change places with every call.
+const BEST_NODE_EVERY: Duration = Duration::from_secs(1);
+
 /// Most trunks without configuration that are remembered per node: a dialplan that makes up names must not grow us.
 const UNKNOWN_TRUNKS_KEPT: usize = 100;
 
@@ -53,9 +57,20 @@ pub struct Engine {
     failed: HashMap<QualityKey, VecDeque<FailedCall>>,
     /// What operators said of connections.
     pins: HashMap<QualityKey, Pinned>,
-    /// What the variables say of the best node, and since when.
-    best_shown: (Vec<StateVariable>, Timestamp),
+    best_shown: BestShown,
+    /// What the picture shows of the calls of connections, where that has not changed since.
+    calls: HashMap<Seat, Arc<Calls>>,
     effects: Vec<Effect>,
+}
+
+/// What the variables say of the best node.
+#[derive(Debug, Default)]
+struct BestShown {
+    node: Option<NodeId>,
+    fallback_active: bool,
+    variables: Vec<StateVariable>,
+    /// When that was told.
+    at: Timestamp,
 }
 
 /// What is known of a node.
@@ -108,7 +123,8 @@ impl Engine {
                 .collect(),
             failed: HashMap::new(),
             pins: restored.pins.into_iter().collect(),
-            best_shown: (Vec::new(), now),
+            best_shown: BestShown::default(),
+            calls: HashMap::new(),
             effects: Vec::new(),
             config,
         };
@@ -131,6 +147,8 @@ impl Engine {
         for row in restored.legs {
             engine.restore_leg(row);
         }
+        // The time of a pin may have ended while nobody was there to end it.
+        engine.end_pins(now);
         engine.order_anew(now);
         engine
     }
@@ -328,8 +346,11 @@ impl Engine {
     fn call_event(&mut self, node: usize, event: CallEvent, now: Timestamp) {
         match event {
             CallEvent::Placed(placed) => {
-                self.nodes[node].health.placed(now);
-                self.effects.push(Effect::Placed { node });
+                // A call that was found on the way was placed some other time, and answers no question of now.
+                if !placed.adopted {
+                    self.nodes[node].health.placed(now);
+                    self.effects.push(Effect::Placed { node });
+                }
                 self.placed(node, placed);
             }
             CallEvent::Ringing { leg, at } => self.more_known(node, &leg, |row| row.ringing_at = Some(at)),
@@ -494,7 +515,9 @@ impl Engine {
         settings
     }
 
+    /// Stores how a connection stands; the picture of its calls is to be made anew.
     fn keep(&mut self, seat: Seat) {
+        self.calls.remove(&seat);
         let saved = Box::new(self.book.machine(seat).save());
         self.effects.push(Effect::Store(StoreOp::Quality(self.book.key(seat).clone(), saved)));
     }
@@ -525,7 +548,7 @@ impl Engine {
     fn desired(&self, node: &Node, generation: u64) -> Desired {
         let word = |connection: &ConnectionId| self.word(connection);
         let desired = desired::of(&self.config, node, &self.orders, word, generation);
-        Desired { routing: self.best_shown.0.clone(), ..desired }
+        Desired { routing: self.best_shown.variables.clone(), ..desired }
     }
 
     /// A connection's state as dialplans read it.
@@ -534,8 +557,7 @@ impl Engine {
         self.machine(connection).map_or("good", |machine| desired::word(machine, pin))
     }
 
-    /// What is known of the nodes now, to choose from. Also what the dialplans are to read of it: another best node at
-    /// once, a score alone every few seconds.
+    /// What is known of the nodes now, to choose from.
     pub fn candidates(&mut self, now: Timestamp) -> Vec<Candidate> {
         let scoring = &self.config.scoring;
         let nodes = self.config.nodes.iter().zip(&mut self.nodes);
@@ -548,20 +570,44 @@ impl Engine {
             .collect()
     }
 
-    /// Which node is best, for the dialplans: another node at once, a score alone every few seconds.
+    /// Which node is best, for the dialplans. Each word is a write to every PBX, so they hear at once of what they must not
+    /// miss (the node told before takes no calls any more, every node is excluded), and of the rest now and then. While
+    /// no node has a link there is nobody to tell, and what they know is better than that we know nothing.
     pub fn show_best(&mut self, best: Option<&NodeId>, score: f64, fallback_active: bool, now: Timestamp) {
-        let wanted = desired::best_node(&self.config.variables.prefix, best, score, fallback_active);
-        let (shown, since) = &self.best_shown;
-        let same_node = shown.first() == wanted.first() && shown.last() == wanted.last();
-        if *shown == wanted || (same_node && now.since(*since) < BEST_SCORE_EVERY) {
+        if !self.nodes.iter().any(|node| node.health.is_linked()) {
             return;
         }
-        self.best_shown = (wanted.clone(), now);
+        let shown = &self.best_shown;
+        let pace = if fallback_active != shown.fallback_active || !self.still_stands() {
+            Duration::ZERO
+        } else if best == shown.node.as_ref() {
+            BEST_SCORE_EVERY
+        } else {
+            BEST_NODE_EVERY
+        };
+        if now.since(shown.at) < pace {
+            return;
+        }
+        let variables = desired::best_node(&self.config.variables.prefix, best, score, fallback_active);
+        if shown.variables == variables {
+            return;
+        }
         for (node, state) in self.nodes.iter_mut().enumerate() {
-            let desired = Arc::new(Desired { routing: wanted.clone(), ..(*state.desired).clone() });
+            let desired = Arc::new(Desired { routing: variables.clone(), ..(*state.desired).clone() });
             state.desired = desired.clone();
             self.effects.push(Effect::Variables { node, desired, cause_at: now });
         }
+        self.best_shown = BestShown { node: best.cloned(), fallback_active, variables, at: now };
+    }
+
+    /// Whether the node that dialplans were told of takes calls, or could at least take one where none does.
+    fn still_stands(&self) -> bool {
+        let BestShown { node, fallback_active, .. } = &self.best_shown;
+        let index = node.as_ref().and_then(|node| self.node_index(node).ok());
+        index.is_some_and(|index| {
+            let health = &self.nodes[index].health;
+            if *fallback_active { health.is_linked() } else { health.excluded_since().is_none() }
+        })
     }
 
     /// Whether a map has all of its connections blocked.
@@ -602,14 +648,15 @@ impl Engine {
         for leg in self.nodes.iter().flat_map(|node| node.legs.values()) {
             active[leg.place.connection] += 1;
         }
-        let connections = self.config.connections.iter().zip(active);
+        let config = self.config.clone();
+        let connections = config.connections.iter().zip(active);
+        let connections: Vec<ConnectionView> =
+            connections.filter_map(|(connection, active)| self.connection_view(connection, active)).collect();
         let maps = self.config.route_maps.iter().zip(&self.orders);
         View {
             generation: self.generation,
             nodes,
-            connections: connections
-                .filter_map(|(connection, active)| self.connection_view(connection, active))
-                .collect(),
+            connections,
             maps: maps.map(|(map, order)| map_view(map, order)).collect(),
             changes: self.changes.iter().map(|change| (**change).clone()).collect(),
             unknown_trunks: self
@@ -623,15 +670,21 @@ impl Engine {
         }
     }
 
-    /// The calls one by one. Made anew for each picture, so a window of thousands costs; they are a few dozen.
-    fn calls_of(&self, key: &QualityKey, machine: &Machine) -> Arc<Calls> {
-        let failed = self.failed.get(key).into_iter().flatten().cloned().collect();
-        Arc::new(Calls { window: machine.window().samples().copied().collect(), failed })
+    /// The calls of a connection one by one. Made anew only where they have changed: windows may be long, connections many,
+    /// and a picture is made ten times a second.
+    fn calls_of(&mut self, seat: Seat) -> Arc<Calls> {
+        let calls = self.calls.entry(seat).or_insert_with(|| {
+            let failed = self.failed.get(self.book.key(seat)).into_iter().flatten().cloned().collect();
+            Arc::new(Calls { window: self.book.machine(seat).window().samples().copied().collect(), failed })
+        });
+        calls.clone()
     }
 
-    fn connection_view(&self, connection: &Connection, active_calls: usize) -> Option<ConnectionView> {
+    fn connection_view(&mut self, connection: &Connection, active_calls: usize) -> Option<ConnectionView> {
         let key = QualityKey::connection(connection.id.clone());
-        let machine = self.book.get(&key)?;
+        let seat = self.book.seat(&key)?;
+        let calls = self.calls_of(seat);
+        let machine = self.book.machine(seat);
         Some(ConnectionView {
             key: key.clone(),
             customer: connection.customer.clone(),
@@ -646,7 +699,7 @@ impl Engine {
             retry_at: machine.deadline(),
             active_calls,
             pinned: self.pins.get(&key).cloned(),
-            calls: self.calls_of(&key, machine),
+            calls,
         })
     }
 }

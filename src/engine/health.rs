@@ -7,6 +7,7 @@ use crate::config::model::{BreakerSettings, Node, Scoring};
 use crate::engine::local;
 use crate::engine::view::BreakerView;
 use crate::pbx::event::{PbxEvent, Vitals};
+use crate::pbx::session::COMMAND_LIMIT;
 use crate::score::breaker::{Breaker, Outcome};
 use crate::score::ewma::Ewma;
 use crate::score::failures::Failures;
@@ -34,6 +35,8 @@ pub(super) struct Health {
     reply: Ewma,
     replied: bool,
     breaker: Breaker,
+    /// A reply that takes longer is a failure.
+    timeout: Duration,
     excluded_since: Option<Timestamp>,
     figures_valid: Duration,
 }
@@ -53,6 +56,7 @@ impl Health {
             reply: Ewma::default(),
             replied: false,
             breaker: Breaker::new(breaker),
+            timeout: breaker.timeout,
             excluded_since: Some(now),
             figures_valid: scoring.stale_threshold * FIGURES_VALID,
         }
@@ -61,10 +65,10 @@ impl Health {
     /// The node told something, or said nothing.
     pub(super) fn hear(&mut self, event: &PbxEvent, now: Timestamp) {
         match event {
-            PbxEvent::Silent => return self.probed(None, now),
+            PbxEvent::Silent => return self.probed(now.before(COMMAND_LIMIT), None, now),
             PbxEvent::Unlinked => {
                 self.link_up = false;
-                return self.probed(None, now);
+                return self.probed(now, None, now);
             }
             PbxEvent::Linked => self.link_up = true,
             PbxEvent::Heartbeat(heartbeat) => set(&mut self.idle_cpu, heartbeat.idle_cpu_percent, Source::Pbx, now),
@@ -78,22 +82,20 @@ impl Health {
         self.ready = vitals.ready.or(self.ready);
         set(&mut self.idle_cpu, vitals.idle_cpu, Source::Pbx, now);
         set(&mut self.load_avg, vitals.load_avg, Source::Pbx, now);
-        if vitals.took.is_some() {
-            self.probed(vitals.took, now);
+        if let Some(took) = vitals.took {
+            self.probed(now.before(took), Some(took), now);
         }
     }
 
-    /// A keepalive request was answered after that long, or not at all.
-    fn probed(&mut self, took: Option<Duration>, now: Timestamp) {
-        let began = Timestamp::from_micros(
-            now.as_micros().saturating_sub(took.map_or(0, |took| i64::try_from(took.as_micros()).unwrap_or(i64::MAX))),
-        );
-        if let Some(took) = took {
+    /// A keepalive request of `asked_at` was answered after that long, or not at all.
+    fn probed(&mut self, asked_at: Timestamp, took: Option<Duration>, now: Timestamp) {
+        let good = took.filter(|took| *took <= self.timeout);
+        if let Some(took) = good {
             self.reply.sample(took);
             self.replied = true;
         }
-        if let Some(permit) = self.breaker.permit(began) {
-            let outcome = if took.is_some() { Outcome::Success } else { Outcome::Failure };
+        if let Some(permit) = self.breaker.permit(asked_at) {
+            let outcome = if good.is_some() { Outcome::Success } else { Outcome::Failure };
             self.breaker.report(permit, outcome, now);
         }
     }
@@ -185,6 +187,10 @@ impl Health {
         }
     }
 
+    pub(super) fn is_linked(&self) -> bool {
+        self.link_up
+    }
+
     pub(super) fn excluded_since(&self) -> Option<Timestamp> {
         self.excluded_since
     }
@@ -198,5 +204,49 @@ impl Health {
 fn set(figures: &mut [Option<Figure>; 3], value: Option<f64>, source: Source, at: Timestamp) {
     if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
         figures[source as usize] = Some(Figure { value, source, at });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::view::BreakerState;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_secs(1_000).after(Duration::from_millis(ms))
+    }
+
+    fn health() -> Health {
+        Health::new(&Scoring::default(), BreakerSettings::default(), Admin::Enabled, at(0))
+    }
+
+    fn replied(took_ms: u64) -> PbxEvent {
+        PbxEvent::Vitals(Vitals { took: Some(Duration::from_millis(took_ms)), ..Vitals::default() })
+    }
+
+    #[test]
+    fn a_reply_after_the_timeout_is_a_failure_and_no_reply_time() {
+        let mut health = health();
+        health.hear(&replied(3_000), at(3_000));
+        let in_time = health.reply.ms();
+        assert!((in_time - (0.95 + 0.05 * 3_000.0)).abs() < 1e-9, "{in_time}");
+        health.hear(&replied(3_001), at(8_001));
+        assert_eq!((health.reply.ms(), health.breaker(at(8_001)).failures), (in_time, 1));
+    }
+
+    #[test]
+    fn a_request_from_before_the_breaker_opened_is_no_trial() {
+        let mut health = health();
+        for ms in [5_000, 10_000, 15_000] {
+            health.hear(&PbxEvent::Silent, at(ms));
+        }
+        assert_eq!(health.breaker(at(15_000)).trial_at, Some(at(45_000)));
+        // Asked five seconds before.
+        health.hear(&PbxEvent::Silent, at(46_000));
+        assert_eq!(health.breaker(at(46_000)).state, BreakerState::HalfOpen);
+        health.hear(&PbxEvent::Silent, at(51_000));
+        assert_eq!(health.breaker(at(51_000)).trial_at, Some(at(111_000)), "a trial that failed");
+        health.hear(&replied(5), at(112_000));
+        assert_eq!(health.breaker(at(112_000)).state, BreakerState::Closed);
     }
 }

@@ -293,6 +293,7 @@ impl Driver {
             http,
         };
         driver.perform_effects();
+        driver.route();
         driver.publish();
         driver
     }
@@ -348,7 +349,7 @@ impl Driver {
         self.route();
     }
 
-    /// Publishes which node is best, where that or anything it depends on has changed.
+    /// Publishes which node is best, where that or anything it depends on has changed, and tells the dialplans.
     fn route(&mut self) {
         let now = self.clock.now();
         self.leases.tick(now);
@@ -357,17 +358,13 @@ impl Driver {
             candidate.settled = self.leases.settled(&candidate.node);
         }
         let (before, panic) = (self.router.picture(), self.engine.panic());
-        if before.generation > 0 && before.candidates == candidates && before.panic == panic {
-            return;
+        if before.generation == 0 || before.candidates != candidates || before.panic != panic {
+            self.router.publish(Picture::of(before.generation + 1, now, candidates, &self.config.scoring, panic));
         }
-        let picture = Picture::of(before.generation + 1, now, candidates, &self.config.scoring, panic);
-        self.engine.show_best(
-            picture.best.as_ref().or(picture.fallback.as_ref()),
-            picture.best_score,
-            picture.fallback_active,
-            now,
-        );
-        self.router.publish(picture);
+        // Also of a picture that has not changed: what is told now and then may be due by now.
+        let picture = self.router.picture();
+        let best = picture.best.as_ref().or(picture.fallback.as_ref());
+        self.engine.show_best(best, picture.best_score, picture.fallback_active, now);
         self.perform_effects();
     }
 

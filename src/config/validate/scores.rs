@@ -14,6 +14,9 @@ const MAX_FAILURE_WINDOW: u64 = 10_000;
 /// Floor of the health profile, unless said otherwise.
 const HEALTH_MIN_SCORE: f64 = 30.0;
 
+/// Longest time in which a reply can be a good one: after it nobody waits for the reply any more.
+const LONGEST_REPLY: Duration = crate::pbx::session::COMMAND_LIMIT;
+
 /// How long an answer counts as a call, unless said otherwise, in seconds.
 const DEFAULT_LEASE_SEC: u64 = 5;
 
@@ -140,7 +143,7 @@ impl Check<'_> {
         let default = raw::Breaker::default();
         let raw = self.raw.breaker.get().unwrap_or(&default);
         let failures = self.bounded(&raw.failures, "failures", 1..=100);
-        let timeout = self.bounded(&raw.timeout_sec, "timeout_sec", 1..=60);
+        let timeout = self.bounded(&raw.timeout_sec, "timeout_sec", 1..=LONGEST_REPLY.as_secs());
         let open = self.bounded(&raw.open_sec, "open_sec", 1..=3600).map_or(usual.open, Duration::from_secs);
         let most = self.bounded(&raw.open_max_sec, "open_max_sec", 1..=86_400).map(Duration::from_secs);
         if let (Some(most), Some(place)) = (most, raw.open_max_sec.place)
