@@ -597,6 +597,7 @@ mod tests {
                 key: QualityKey::connection(connection_id("vendor-a")),
                 change,
                 words: "good -> bad: ASR 35 % is under 40 % over the last 20 calls; its preference is lowered".into(),
+                who: "pointsman".into(),
             }],
             mail: MailView {
                 configured: true,

@@ -395,6 +395,7 @@ mod tests {
             key: QualityKey::connection(ConnectionId::new("vendor-a").unwrap()),
             change: Change { at: at(secs), from, to, reason: Reason::Asr, epoch: Epoch(1), figures },
             words: words.into(),
+            who: "pointsman".into(),
         }
     }
 

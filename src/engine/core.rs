@@ -119,7 +119,7 @@ impl Engine {
             orders: Vec::new(),
             generation: restored.generation,
             changes: changes
-                .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words }))
+                .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words, who: row.who }))
                 .collect(),
             failed: HashMap::new(),
             pins: restored.pins.into_iter().collect(),
@@ -305,7 +305,7 @@ impl Engine {
             self.set_pin(key, None);
         }
         let change = self.book.reset(seat, now);
-        self.record_by(seat, &change, by.who.clone());
+        self.record_by(seat, &change, by);
         self.order_anew(now);
         Ok(())
     }
@@ -462,20 +462,20 @@ impl Engine {
 
     /// Keeps and tells a change of state.
     fn record(&mut self, seat: Seat, change: &Change) {
-        self.record_by(seat, change, POINTSMAN.into());
+        self.record_by(seat, change, &By { who: POINTSMAN.into(), why: "".into() });
     }
 
-    fn record_by(&mut self, seat: Seat, change: &Change, who: Arc<str>) {
+    fn record_by(&mut self, seat: Seat, change: &Change, by: &By) {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
-        let words: Arc<str> = words::change(change, machine.settings(), machine.judged().iter()).into();
+        let words = words::change(change, machine.settings(), machine.judged().iter()) + &words::because(&by.why);
         self.notify(&key, change);
-        self.publish(key, change, words, who);
+        self.publish(key, change, words.into(), by.who.clone());
         self.keep(seat);
     }
 
     fn publish(&mut self, key: QualityKey, change: &Change, words: Arc<str>, who: Arc<str>) {
-        let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who };
-        let shown = Arc::new(ChangeView { key, change: *change, words });
+        let row = ChangeRow { key: key.clone(), change: *change, words: words.clone(), who: who.clone() };
+        let shown = Arc::new(ChangeView { key, change: *change, words, who });
         self.changes.push_front(shown.clone());
         self.changes.truncate(CHANGES_SHOWN);
         self.effects.push(Effect::Store(StoreOp::Changed(Box::new(row))));

@@ -297,8 +297,10 @@ pub struct ChangeView {
     /// What.
     #[serde(flatten)]
     pub change: Change,
-    /// The change in a sentence, with the figures that led to it.
+    /// The change in a sentence, with the figures that led to it, or with the reason that an operator gave.
     pub words: Arc<str>,
+    /// Who changed it: `pointsman`, or an operator.
+    pub who: Arc<str>,
 }
 
 /// Storage.

@@ -65,7 +65,9 @@ pub fn pin_over() -> String {
     "the time of its pin is over".to_owned()
 }
 
-fn because(why: &str) -> String {
+/// The reason that an operator gave, after what they did; empty where they gave none.
+#[must_use]
+pub fn because(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 

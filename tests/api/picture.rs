@@ -187,5 +187,6 @@ pub(crate) fn change(connection: &str, epoch: u64, at: Timestamp) -> ChangeView 
         key: key(connection, None),
         change: Change { at, from, to, reason: Reason::Asr, epoch: Epoch(epoch), figures },
         words: "lowered: ASR 35 % under 40 %".into(),
+        who: "pointsman".into(),
     }
 }
