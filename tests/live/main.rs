@@ -19,5 +19,6 @@ mod http;
 mod hunt;
 mod lab;
 mod mail;
+mod nodes;
 mod story;
 mod trouble;

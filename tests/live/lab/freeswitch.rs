@@ -45,7 +45,8 @@ impl FreeSwitch {
         freeswitch
     }
 
-    fn api(&self, command: &str) -> String {
+    /// Runs a command of its own command line and gives its output.
+    pub(crate) fn api(&self, command: &str) -> String {
         eventually("FreeSWITCH's event socket", SOON, || api(self.esl_port, command))
     }
 }
@@ -183,6 +184,7 @@ fn configuration(sip_port: u16, esl_port: u16, vendors: &[&Vendor]) -> String {
   <param name="max-sessions" value="2000"/><param name="sessions-per-second" value="500"/>
   <param name="event-heartbeat-interval" value="20"/><param name="loglevel" value="debug"/>
   <param name="rtp-start-port" value="10000"/><param name="rtp-end-port" value="20000"/>
+  <param name="cpu-idle-smoothing-depth" value="2"/>
 </settings></configuration>
 <configuration name="modules.conf"><modules>
 {modules}</modules></configuration>
