@@ -215,7 +215,11 @@ fn a_freeswitch_on_a_busy_machine_gets_no_calls() {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().unwrap().get() {
             // Also where the test fails it comes to an end.
-            scope.spawn(|| while !done.load(Ordering::Relaxed) && began.elapsed() < 2 * SOON {});
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && began.elapsed() < 2 * SOON {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let idle = pointsman.shows("too little idle CPU", SOON, |view| match node(view, "pbx").assessment.lethal[..] {
             [Lethal::Cpu { idle }] => Some(idle),
