@@ -1,16 +1,25 @@
-//! How many attempts the states of connections take in a second.
+//! How many attempts the states of connections take in a second, and what the engine does beside them: the nodes' figures
+//! after every batch of events, and a picture of everything ten times a second.
 //!
 //! `cargo bench --bench engine`. One attempt is a placement and an end; what the rest of the engine does with it (lookup,
 //! effects, rows) is not in here.
 
+use std::fmt::Write;
 use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use pointsman::call::outcome::Outcome;
+use pointsman::config::{Format, Purpose, load_text};
+use pointsman::engine::core::Engine;
+use pointsman::engine::view::{LinkView, VariablesView};
 use pointsman::ids::{ConnectionId, QualityKey};
 use pointsman::quality::book::Book;
 use pointsman::quality::history::{self, Attempt};
 use pointsman::quality::settings::Settings;
+use pointsman::quality::window::{Epoch, Sample};
+use pointsman::store::Restored;
 use pointsman::time::Timestamp;
 
 const CONNECTIONS: usize = 200;
@@ -71,5 +80,58 @@ fn throughput(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, throughput);
+const NODES: usize = 20;
+
+/// An engine of many nodes and a thousand connections with full windows.
+fn engine() -> Engine {
+    let mut text = String::from("[quality]\nmonitor_asr = true\nasr_threshold_percent = 1\nstatistics_window = 1000\n");
+    for node in 0..NODES {
+        let _ = write!(
+            text,
+            "[[nodes]]\nid = 'n{node}'\nkind = 'freeswitch'\naddress = '127.0.0.1:{}'\npassword = 'x'\nmax_calls = 250\n",
+            8000 + node
+        );
+    }
+    for number in 0..1000 {
+        let _ = writeln!(text, "[[connections]]\nid = 'vendor-{number}'");
+    }
+    let loaded = load_text(Path::new("bench.toml"), &text, Format::Toml, [], Purpose::Connect);
+    let config = Arc::new(loaded.expect("a configuration").config);
+    let now = Timestamp::default();
+    let mut book =
+        Book::new(config.connections.iter().map(|it| (QualityKey::connection(it.id.clone()), it.quality.clone())), now);
+    for number in 0..1000 {
+        let seat = book.seat(&key(number)).expect("configured");
+        for _ in 0..1000 {
+            let epoch: Epoch = book.placed(seat);
+            let sample = Sample {
+                epoch,
+                placed_at: now,
+                ended_at: now,
+                outcome: Outcome::Answered,
+                duration_ms: Some(1_000),
+                pdd_ms: Some(100),
+                cause: Some(16),
+                sip_status: None,
+            };
+            let _ = book.finished(seat, &sample, now);
+        }
+    }
+    let machines = book.iter().map(|(key, machine)| (key.clone(), machine.save())).collect();
+    Engine::new(config, Restored { machines, ..Restored::default() }, now)
+}
+
+fn pictures(criterion: &mut Criterion) {
+    let mut engine = engine();
+    let now = Timestamp::default();
+    criterion.bench_function(&format!("figures of {NODES} nodes"), |bencher| {
+        bencher.iter(|| black_box(engine.candidates(now)));
+    });
+    let (links, variables) = (vec![LinkView::default(); NODES], vec![VariablesView::default(); NODES]);
+    criterion.bench_function("picture of 1000 connections", |bencher| {
+        bencher.iter(|| black_box(engine.view(&links, &variables, now)));
+    });
+}
+
+criterion_group!(benches, throughput, pictures);
 criterion_main!(benches);

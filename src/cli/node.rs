@@ -39,7 +39,7 @@ struct Chosen {
     #[arg(value_parser = |text: &str| NodeId::new(text))]
     node: NodeId,
     /// Why, for whoever looks later
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = operator::why)]
     why: String,
     #[command(flatten)]
     config: ConfigFile,

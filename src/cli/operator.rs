@@ -14,6 +14,20 @@ pub(super) fn who() -> String {
     named("SUDO_USER").or_else(|| named("USER")).or_else(|| named("LOGNAME")).unwrap_or_else(|| "cli".to_owned())
 }
 
+/// Longest reason, in characters.
+const MAX_WHY: usize = 500;
+
+/// A reason as it goes into the audit: on one line, and not a novel.
+///
+/// # Errors
+/// Where it is longer, or has control characters.
+pub(super) fn why(text: &str) -> Result<String, String> {
+    if text.chars().count() > MAX_WHY || text.chars().any(char::is_control) {
+        return Err(format!("a reason has at most {MAX_WHY} characters on one line"));
+    }
+    Ok(text.trim().to_owned())
+}
+
 /// Sends a request, and prints `done` where it was done.
 ///
 /// # Errors

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "DURATION")]
     duration: Option<jiff::SignedDuration>,
     /// Why, for whoever looks later
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = operator::why)]
     why: String,
     #[command(flatten)]
     config: ConfigFile,
@@ -88,7 +88,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     operator::tell(socket, &config, &request, &done)
 }
 
+/// Longest time of a pin: ten years. Whoever wants more means "until told otherwise".
+const MAX_FOR_SEC: u64 = 10 * 366 * 86_400;
+
 fn seconds(duration: jiff::SignedDuration) -> Result<u64, WrongUsage> {
-    let seconds = u64::try_from(duration.as_secs()).ok().filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| WrongUsage("--for wants a second or more, as in --for 2h".to_owned()))
+    let seconds = u64::try_from(duration.as_secs()).ok().filter(|seconds| (1..=MAX_FOR_SEC).contains(seconds));
+    seconds.ok_or_else(|| WrongUsage("--for wants from a second to ten years, as in --for 2h".to_owned()))
 }

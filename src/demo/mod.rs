@@ -197,12 +197,18 @@ impl Play<'_, '_> {
 
     /// Waits until the program has its links, and lets the show begin or go on.
     async fn open(&mut self, views: &mut watch::Receiver<Arc<View>>, first: bool) -> Result<(), DemoError> {
-        let all_up = |view: &Arc<View>| view.nodes.iter().all(|node| node.link.state == LinkState::Up);
+        let all_up = |view: &Arc<View>| {
+            view.nodes.iter().all(|node| node.link.state == LinkState::Up)
+                && view.http.as_ref().is_none_or(|http| http.address.is_some())
+        };
         let up = tokio::time::timeout(LINKS_WITHIN, views.wait_for(all_up)).await.is_ok_and(|view| view.is_ok());
         let view = views.borrow_and_update().clone();
         if !up {
             let reasons: Vec<_> = view.nodes.iter().map(|node| format!("{}: {}", node.id, node.link.reason)).collect();
             return Err(DemoError::NoLinks(reasons.join("; ")));
+        }
+        if let Some(address) = view.http.as_ref().and_then(|http| http.address.as_ref()) {
+            self.say(Kind::Note, format!("over HTTP: http://{address}/api/nodes, http://{address}/api/route"))?;
         }
         let lines = self.narrator.picture(&view);
         self.show(&lines)?;
