@@ -17,6 +17,9 @@ use crate::config::model::{Http, Role, Token};
 /// Paths that are open to everybody: whoever watches the process has no token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Paths whose answers count as calls: reading them changes what the next one is told.
+const COUNTED: [&str; 1] = ["/api/route"];
+
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
@@ -74,7 +77,7 @@ impl Guard {
         }
         if self.tokens.is_empty() {
             refuse_foreign_host(&request.uri, &request.headers)?;
-            if needed(&request.method) == Role::Operate {
+            if needed(&request.method) == Role::Operate || COUNTED.contains(&request.uri.path()) {
                 refuse_foreign_page(&request.headers)?;
             }
             return Ok(Caller::Peer(peer));
@@ -257,5 +260,6 @@ mod tests {
         }
         let page = [("host", "127.0.0.1:8321"), ("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
         assert_eq!(verdict(&guard, "GET", "/api/nodes", &page), "api 0.0.0.0");
+        assert_eq!(verdict(&guard, "GET", "/api/route", &page), "403", "each answer counts as a call");
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use super::{Limits, Sources};
 use crate::engine::view::{BreakerState, ChangeView, ConnectionView, LinkState, NodeView, View};
 use crate::ids::QualityKey;
-use crate::quality::machine::State;
+use crate::quality::machine::{Reason, State};
 use crate::score::{Admin, Figure};
 use crate::tasks::Tasks;
 
@@ -109,6 +109,8 @@ fn count_changes(mut changes: broadcast::Receiver<Arc<ChangeView>>, counters: Fa
                 () = stopping.stopping() => return,
             };
             match change {
+                // A pin, or its end: the state is what it was.
+                Ok(change) if change.change.reason == Reason::Operator && change.change.from == change.change.to => {}
                 Ok(change) => {
                     let labels = with(key_labels(&change.key), "state", word(&change.change.to));
                     counters.get_or_create(&labels).inc();

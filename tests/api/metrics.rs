@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pointsman::api::Limits;
 use pointsman::config::model::Role;
+use pointsman::quality::machine::{Reason, State};
 
 use crate::client::{get, send};
 use crate::picture::change;
@@ -76,9 +77,12 @@ async fn requests_are_counted_by_route_and_not_by_path() {
 }
 
 #[tokio::test]
-async fn changes_are_counted() {
+async fn changes_are_counted_and_pins_are_none() {
     let stage = Stage::set().await;
     let line = "pointsman_connection_changes_total{connection=\"vendor-a\",map=\"\",state=\"bad\"} 2";
+    let mut pinned = change("vendor-a", 2, stage.clock.now());
+    (pinned.change.from, pinned.change.reason) = (State::Bad, Reason::Operator);
+    stage.changes.send(Arc::new(pinned)).unwrap();
     for epoch in [3, 4] {
         stage.changes.send(Arc::new(change("vendor-a", epoch, stage.clock.now()))).unwrap();
     }
