@@ -9,7 +9,7 @@ use super::screen::{Kind, Line, Picture, clock_text};
 use crate::engine::view::{ChangeView, ConnectionView, LinkState, MapView, NodeView, View};
 use crate::ids::ConnectionId;
 use crate::notify::letter::{Delivery, DeliveryState, Letter};
-use crate::quality::machine::State;
+use crate::quality::machine::{Reason, State};
 use crate::quality::settings::BadQualityAction;
 use crate::time::Timestamp;
 
@@ -84,6 +84,8 @@ impl Narrator {
     /// A connection changed its state.
     pub(super) fn change(&mut self, change: &ChangeView) -> Line {
         let kind = match change.change.to {
+            // A pin: nothing about the vendor itself.
+            _ if change.change.reason == Reason::Operator => Kind::Note,
             State::Bad => Kind::Bad,
             State::Retry => Kind::Retry,
             State::Good => Kind::Recovered,
@@ -97,7 +99,7 @@ impl Narrator {
         let at = clock_text(self.secs(change.change.at));
         let memory = self.vendors.entry(name.clone()).or_default();
         (memory.changed_at, memory.batch_told) = (change.change.at, 0);
-        if kind != Kind::Retry {
+        if !matches!(kind, Kind::Retry | Kind::Note) {
             let verdict = change.words.split(':').next().unwrap_or_default();
             memory.verdicts.push(format!("{verdict} at {at}"));
         }
@@ -363,7 +365,7 @@ mod tests {
     use crate::engine::view::{LinkView, VariablesView};
     use crate::ids::{MapId, NodeId, QualityKey};
     use crate::pbx::PbxKind;
-    use crate::quality::machine::{Change, Reason};
+    use crate::quality::machine::Change;
     use crate::quality::settings::Settings;
     use crate::quality::window::{Epoch, Figures};
 

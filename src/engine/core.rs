@@ -467,7 +467,8 @@ impl Engine {
 
     fn record_by(&mut self, seat: Seat, change: &Change, by: &By) {
         let (key, machine) = (self.book.key(seat).clone(), self.book.machine(seat));
-        let words = words::change(change, machine.settings(), machine.judged().iter()) + &words::because(&by.why);
+        let settings = self.settings_in_force(&key, machine);
+        let words = words::change(change, &settings, machine.judged().iter()) + &words::because(&by.why);
         self.notify(&key, change);
         self.publish(key, change, words.into(), by.who.clone());
         self.keep(seat);

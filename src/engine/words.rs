@@ -17,6 +17,9 @@ const KINDS_LISTED: usize = 4;
 #[must_use]
 pub fn change<'a>(change: &Change, settings: &Settings, measured: impl Iterator<Item = &'a Sample>) -> String {
     match (change.to, change.reason) {
+        (State::Retry, _) if settings.bad_quality_action == BadQualityAction::NotifyOnly => {
+            format!("judged anew by a retry batch of {} calls", settings.retry_batch)
+        }
         (State::Retry, _) => {
             format!("back in its usual place for a retry batch of {} calls", settings.retry_batch)
         }
@@ -177,5 +180,7 @@ mod tests {
         );
         let retry = Change { from: State::Bad, to: State::Retry, reason: Reason::RetryInterval, ..bad };
         assert_eq!(change(&retry, &settings, [].iter()), "back in its usual place for a retry batch of 10 calls");
+        let settings = Settings { bad_quality_action: BadQualityAction::NotifyOnly, ..settings };
+        assert_eq!(change(&retry, &settings, [].iter()), "judged anew by a retry batch of 10 calls");
     }
 }
