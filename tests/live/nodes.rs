@@ -14,6 +14,7 @@ use crate::lab::pbx::{Pbx, Switch};
 use crate::lab::pointsman::{Node, Pointsman, configuration, node};
 use crate::lab::sipp::{Behaviour, Caller, Vendor, place};
 use crate::lab::{SOON, eventually};
+use crate::story::DURABLE;
 
 /// Longest that a dead switch may get calls.
 const EXCLUDED_WITHIN: Duration = Duration::from_secs(20);
@@ -168,6 +169,7 @@ fn without_a_switch_there_is_no_answer() {
     // What the operator said holds over the death of either.
     let done = pointsman.command(&["node", "disable", "pbx", "--config", "pointsman.toml"]);
     assert!(done.status.success(), "{done:?}");
+    std::thread::sleep(DURABLE);
     pointsman.kill();
     asterisk.boot();
     pointsman.go();

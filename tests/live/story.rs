@@ -13,7 +13,7 @@ use crate::lab::sipp::{Behaviour, Caller, Vendor, call, place};
 use crate::lab::{SOON, eventually};
 
 /// From the end of a call to a durable row it takes 50 ms at most; kill -9 may lose that much and no more.
-const DURABLE: Duration = Duration::from_millis(100);
+pub(crate) const DURABLE: Duration = Duration::from_millis(100);
 
 /// How every number begins that a scene calls.
 pub(crate) const NUMBERS: &str = "004930";
