@@ -174,9 +174,11 @@ fn without_a_switch_there_is_no_answer() {
     asterisk.boot();
     pointsman.go();
     pointsman.is_in_step_with("pbx");
-    assert_eq!(excluded(&pointsman, "pbx", SOON), [Lethal::Disabled]);
+    pointsman.shows("pbx out of service", SOON, |view| {
+        (node(view, "pbx").assessment.lethal == [Lethal::Disabled]).then_some(())
+    });
     assert_eq!(route(&pointsman), Err(503));
-    assert_eq!(asterisk.global("pm_fallback"), "1");
+    eventually("pm_fallback to be 1", SOON, || (asterisk.global("pm_fallback") == "1").then_some(()));
     let done = pointsman.command(&["node", "enable", "pbx", "--config", "pointsman.toml"]);
     assert!(done.status.success(), "{done:?}");
     takes_calls(&pointsman, "pbx");
