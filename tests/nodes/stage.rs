@@ -12,6 +12,7 @@ use pointsman::control::{self, Request, Response};
 use pointsman::engine::run::{self, Running};
 use pointsman::engine::view::{LinkState, NodeView, View};
 use pointsman::pbx::PbxKind;
+use pointsman::score::Lethal;
 use pointsman::sim::{Behaviour, Call, Handle, Misbehaviour, Route, asterisk, freeswitch};
 use pointsman::tasks::Tasks;
 use serde_json::Value;
@@ -220,8 +221,9 @@ pub(crate) fn node(view: &View, number: usize) -> &NodeView {
     view.nodes.iter().find(|node| node.id.as_str() == id(number)).unwrap()
 }
 
-/// Whether there is a link to it, and its variables are in step.
+/// Whether there is a link to it, for the engine too, and its variables are in step.
 pub(crate) fn is_up(view: &View, number: usize) -> bool {
     let node = node(view, number);
-    node.link.state == LinkState::Up && node.variables.in_step_at.is_some() && node.figures.rtt_ms.is_some()
+    let linked = node.link.state == LinkState::Up && !node.assessment.lethal.contains(&Lethal::LinkDown);
+    linked && node.variables.in_step_at.is_some() && node.figures.rtt_ms.is_some()
 }
