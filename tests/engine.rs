@@ -12,12 +12,13 @@ use pointsman::call::outcome::Outcome;
 use pointsman::config::{Config, Format, Purpose, load_text};
 use pointsman::engine::core::Engine;
 use pointsman::engine::effect::Effect;
+use pointsman::engine::request::{By, Request};
 use pointsman::engine::view::{LinkView, VariablesView, View};
 use pointsman::ids::{ConnectionId, LegId, NodeId, QualityKey};
 use pointsman::pbx::asterisk::AstMapper;
 use pointsman::pbx::event::{ListedLeg, PbxEvent, Snapshot};
 use pointsman::pbx::freeswitch::{FsEvent, FsKind};
-use pointsman::quality::pin::{Pin, Pinned};
+use pointsman::quality::pin::{self, Pin, Pinned};
 use pointsman::quality::window::Sample;
 use pointsman::store::{LegRow, Restored, StoreOp};
 use pointsman::time::Timestamp;
@@ -166,6 +167,19 @@ fn a_pin_that_ended_while_nobody_was_there_routes_nothing() {
     };
     assert_eq!(started(at(101)), (vec!["blocked".to_owned()], true));
     assert_eq!(started(at(100)), (vec!["good".to_owned()], false));
+}
+
+#[test]
+fn a_pin_that_cannot_be_is_refused_whoever_asks() {
+    let mut engine = Engine::new(config(), Restored::default(), at(100));
+    let mut pinned = |until: Timestamp| {
+        let key = QualityKey::connection(ConnectionId::new("vendor-a").unwrap());
+        let by = By::new("somebody", "").unwrap();
+        engine.request(Request::Pin { key, pin: Some(Pin::PinBlock), until: Some(until), by }, at(100)).is_ok()
+    };
+    assert!(!pinned(at(100)), "over already");
+    assert!(!pinned(at(100).after(pin::LONGEST + Duration::from_secs(1))));
+    assert!(pinned(at(100).after(pin::LONGEST)));
 }
 
 #[test]

@@ -94,9 +94,6 @@ impl Default for Limits {
 /// Longest body of a request: a load, a pin, an order, each with a reason in words.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// Longest reason that goes into the audit, in characters.
-pub const MAX_WHY: usize = 500;
-
 /// Whether the server can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listening {

@@ -30,7 +30,7 @@ pub enum NoAnswer {
     #[error("the mode consistent_hash needs a key")]
     NoKey,
     /// No node takes calls and there is none to fall back on.
-    #[error("no node takes calls, and none of them has a link: {0}")]
+    #[error("no node takes calls, and there is none to fall back on: {0}")]
     NoNode(String),
 }
 

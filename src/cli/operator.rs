@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use crate::cli::config_file::ConfigFile;
 use crate::cli::status::socket_of;
 use crate::control::{self, ControlError, Request, Response};
+use crate::engine::request::{By, Refused};
 
 /// Who asks, for the audit: the user of the system.
 pub(super) fn who() -> String {
@@ -14,18 +15,12 @@ pub(super) fn who() -> String {
     named("SUDO_USER").or_else(|| named("USER")).or_else(|| named("LOGNAME")).unwrap_or_else(|| "cli".to_owned())
 }
 
-/// Longest reason, in characters.
-const MAX_WHY: usize = 500;
-
-/// A reason as it goes into the audit: on one line, and not a novel.
+/// A reason as it goes into the audit; checked here too, so that a bad one is wrong usage.
 ///
 /// # Errors
-/// Where it is longer, or has control characters.
-pub(super) fn why(text: &str) -> Result<String, String> {
-    if text.chars().count() > MAX_WHY || text.chars().any(char::is_control) {
-        return Err(format!("a reason has at most {MAX_WHY} characters on one line"));
-    }
-    Ok(text.trim().to_owned())
+/// See [`By::new`].
+pub(super) fn why(text: &str) -> Result<String, Refused> {
+    By::new("", text).map(|by| by.why.to_string())
 }
 
 /// Sends a request, and prints `done` where it was done.

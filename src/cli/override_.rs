@@ -7,7 +7,7 @@ use crate::cli::config_file::ConfigFile;
 use crate::cli::{WrongUsage, operator};
 use crate::control::Request;
 use crate::ids::{ConnectionId, MapId, QualityKey};
-use crate::quality::pin::Pin;
+use crate::quality::pin::{self, Pin};
 
 /// Arguments of `pointsman override`.
 #[derive(Debug, clap::Args)]
@@ -88,10 +88,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     operator::tell(socket, &config, &request, &done)
 }
 
-/// Longest time of a pin: ten years. Whoever wants more means "until told otherwise".
-const MAX_FOR_SEC: u64 = 10 * 366 * 86_400;
-
 fn seconds(duration: jiff::SignedDuration) -> Result<u64, WrongUsage> {
-    let seconds = u64::try_from(duration.as_secs()).ok().filter(|seconds| (1..=MAX_FOR_SEC).contains(seconds));
+    let seconds =
+        u64::try_from(duration.as_secs()).ok().filter(|seconds| (1..=pin::LONGEST.as_secs()).contains(seconds));
     seconds.ok_or_else(|| WrongUsage("--for wants from a second to ten years, as in --for 2h".to_owned()))
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, Request, Response};
 use crate::clock::Clock;
-use crate::engine::request::{self as engine, Desk};
+use crate::engine::request::{self as engine, By, Desk};
 use crate::engine::view::View;
 use crate::notify::run::{OutboxDesk, Refused, Which};
 use crate::tasks::Tasks;
@@ -147,8 +147,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    async fn ask(&self, request: engine::Request) -> Response {
-        self.desk.ask(request).await.map_or_else(|why| Response::Refused(why.to_string()), |()| Response::Done)
+    /// Asks for what `request` makes of who asks and why.
+    async fn ask(&self, who: &str, why: &str, request: impl FnOnce(By) -> engine::Request) -> Response {
+        let done = match By::new(who, why) {
+            Ok(by) => self.desk.ask(request(by)).await,
+            Err(refused) => Err(refused),
+        };
+        done.map_or_else(|refused| Response::Refused(refused.to_string()), |()| Response::Done)
     }
 }
 
@@ -223,24 +228,20 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
             outbox.discard(which(letter)).await.map_or_else(|why| refused(&why), Response::Deliveries)
         }
         Ok(Request::SetNode { node, admin, who, why }) => {
-            sources.engine.ask(engine::Request::SetAdmin { node, admin, by: by(&who, &why) }).await
+            sources.engine.ask(&who, &why, |by| engine::Request::SetAdmin { node, admin, by }).await
         }
         Ok(Request::Pin { key, pin, for_sec, who, why }) => {
             let until = for_sec.map(|seconds| sources.engine.clock.now().after(Duration::from_secs(seconds)));
-            sources.engine.ask(engine::Request::Pin { key, pin, until, by: by(&who, &why) }).await
+            sources.engine.ask(&who, &why, |by| engine::Request::Pin { key, pin, until, by }).await
         }
         Ok(Request::Reset { key, who, why }) => {
-            sources.engine.ask(engine::Request::Reset { key, by: by(&who, &why) }).await
+            sources.engine.ask(&who, &why, |by| engine::Request::Reset { key, by }).await
         }
         Err(error) => Response::Refused(format!(
             "not understood: {error}; this is pointsman {}, is yours of another version?",
             env!("CARGO_PKG_VERSION")
         )),
     }
-}
-
-fn by(who: &str, why: &str) -> engine::By {
-    engine::By { who: who.into(), why: why.into() }
 }
 
 fn which(letter: Option<u64>) -> Which {

@@ -22,7 +22,7 @@ use crate::notify::notice::{FAILED_CALLS, FailedCall, Notice};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
 use crate::quality::machine::{Change, Machine, Reason, Standing, State};
-use crate::quality::pin::{Pin, Pinned};
+use crate::quality::pin::{self, Pin, Pinned};
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Epoch, Sample};
 use crate::routing::{HuntOrder, RouteTable};
@@ -167,7 +167,7 @@ impl Engine {
             unknown: BTreeMap::new(),
             desired: Arc::new(Desired::default()),
             most_active: 0,
-            health: Health::new(&self.config.scoring, self.config.breaker, Admin::Enabled, now),
+            health: Health::new(&self.config.scoring, self.config.breaker, now),
         }
     }
 
@@ -241,15 +241,15 @@ impl Engine {
     /// See [`Refused`]; nothing is changed then.
     pub fn request(&mut self, request: Request, now: Timestamp) -> Result<(), Refused> {
         match request {
-            Request::SetAdmin { node, admin, by } => self.set_admin(node, admin, by, now)?,
+            Request::SetAdmin { node, admin, by } => self.set_admin(node, admin, by, now),
             Request::PushLoad { node, load } => {
                 let index = self.node_index(&node)?;
                 self.nodes[index].health.load(&load, Source::Pushed, now);
+                Ok(())
             }
-            Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now)?,
-            Request::Reset { key, by } => self.reset(&key, &by, now)?,
+            Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now),
+            Request::Reset { key, by } => self.reset(&key, &by, now),
         }
-        Ok(())
     }
 
     /// The load of this machine, which some nodes run on.
@@ -286,6 +286,11 @@ impl Engine {
         let seat = self.book.seat(key).ok_or_else(|| Refused::NoSuchConnection(key.clone()))?;
         if until.is_some_and(|until| until <= now) {
             return Err(Refused::Illegal("a pin cannot end before it begins".to_owned()));
+        }
+        if until.is_some_and(|until| until.since(now) > pin::LONGEST) {
+            return Err(Refused::Illegal(
+                "a pin lasts ten years at most; without an end, until told otherwise".to_owned(),
+            ));
         }
         let words = match pin {
             Some(pin) => words::pinned(pin, until, &by.why),

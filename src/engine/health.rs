@@ -42,9 +42,9 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn new(scoring: &Scoring, breaker: BreakerSettings, admin: Admin, now: Timestamp) -> Self {
+    pub(super) fn new(scoring: &Scoring, breaker: BreakerSettings, now: Timestamp) -> Self {
         Self {
-            admin,
+            admin: Admin::Enabled,
             link_up: false,
             ready: None,
             seen_at: now,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn health() -> Health {
-        Health::new(&Scoring::default(), BreakerSettings::default(), Admin::Enabled, at(0))
+        Health::new(&Scoring::default(), BreakerSettings::default(), at(0))
     }
 
     fn replied(took_ms: u64) -> PbxEvent {

@@ -12,6 +12,9 @@ use crate::time::Timestamp;
 /// Requests that wait for the engine, which takes them within a few milliseconds.
 pub const QUEUE: usize = 256;
 
+/// Longest reason that goes into the audit, in characters.
+pub const MAX_WHY: usize = 500;
+
 /// Who asks, and why: for the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
@@ -19,6 +22,19 @@ pub struct By {
     pub who: Arc<str>,
     /// Why; may be empty.
     pub why: Arc<str>,
+}
+
+impl By {
+    /// Checks the reason, whoever sent it: it is shown on one line of a terminal.
+    ///
+    /// # Errors
+    /// [`Refused::Illegal`] where the reason is longer than [`MAX_WHY`] or has control characters.
+    pub fn new(who: &str, why: &str) -> Result<Self, Refused> {
+        if why.chars().count() > MAX_WHY || why.chars().any(char::is_control) {
+            return Err(Refused::Illegal(format!("a reason has at most {MAX_WHY} characters on one line")));
+        }
+        Ok(Self { who: who.into(), why: why.trim().into() })
+    }
 }
 
 /// A request.
@@ -102,5 +118,21 @@ impl Desk {
         let (answer, answered) = oneshot::channel();
         self.requests.try_send((request, answer)).map_err(|_| Refused::NotNow)?;
         answered.await.unwrap_or(Err(Refused::NotNow))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_and_not_a_novel() {
+        let by = By::new("noc", "  kernel update ").unwrap();
+        assert_eq!((&*by.who, &*by.why), ("noc", "kernel update"));
+        assert!(By::new("noc", "").is_ok());
+        for bad in ["a\nb".to_owned(), "\u{1b}[2J".to_owned(), "ä".repeat(MAX_WHY + 1)] {
+            assert!(matches!(By::new("noc", &bad), Err(Refused::Illegal(_))), "{bad:?}");
+        }
+        assert!(By::new("noc", &"ä".repeat(MAX_WHY)).is_ok());
     }
 }

@@ -400,7 +400,7 @@ impl Driver {
 
     fn tell_node_set(&self, node: usize, row: &AdminRow) {
         let (node, AdminRow { admin, who, why, .. }) = (&self.config.nodes[node].id, row);
-        tracing::warn!(node.id = %node, %who, %why, "{node} is {admin:?} from now on, says {who}");
+        tracing::warn!(node.id = %node, %who, %why, "{node} is {} from now on, says {who}", admin.as_str());
     }
 
     fn tell_unknown_trunk(&self, node: usize, trunk: &str) {

@@ -4,11 +4,15 @@
 //! pin ends, the state is the one that the figures give.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::quality::machine::Standing;
 use crate::time::Timestamp;
+
+/// Longest time that a pin may have: ten years. Whoever wants more means "until told otherwise".
+pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 /// How a connection is routed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]

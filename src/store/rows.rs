@@ -558,6 +558,15 @@ pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restor
     Ok((content, restored))
 }
 
+/// The rows that say something to us; the others are counted and left alone.
+fn readable<'a, T>(
+    rows: &'a [SqliteRow],
+    read: impl Fn(&SqliteRow) -> Result<T, BadRow> + 'a,
+    unreadable: &'a mut usize,
+) -> impl Iterator<Item = T> + 'a {
+    rows.iter().filter_map(move |row| read(row).inspect_err(|_| *unreadable += 1).ok())
+}
+
 async fn read_generation(tx: &mut SqliteTransaction<'_>) -> Result<u64, sqlx::Error> {
     let value: Option<i64> = sqlx::query_scalar("SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'generation'")
         .fetch_optional(&mut **tx)
@@ -640,16 +649,8 @@ async fn read_legs(
     unreadable: &mut usize,
 ) -> Result<HashMap<LegKey, LegRow>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM leg").fetch_all(&mut **tx).await?;
-    let mut legs = HashMap::with_capacity(rows.len());
-    for row in &rows {
-        match leg_of(row) {
-            Ok(leg) => {
-                legs.insert((leg.node.clone(), leg.leg.clone()), leg);
-            }
-            Err(_) => *unreadable += 1,
-        }
-    }
-    Ok(legs)
+    let legs = readable(&rows, leg_of, unreadable);
+    Ok(legs.map(|leg| ((leg.node.clone(), leg.leg.clone()), leg)).collect())
 }
 
 fn leg_of(row: &SqliteRow) -> Result<LegRow, BadRow> {
@@ -672,9 +673,7 @@ async fn read_changes(
     unreadable: &mut usize,
 ) -> Result<Vec<ChangeRow>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM change ORDER BY id DESC LIMIT ?").bind(limit).fetch_all(&mut **tx).await?;
-    let changes: Vec<_> = rows.iter().filter_map(|row| change_of(row).ok()).collect();
-    *unreadable += rows.len() - changes.len();
-    Ok(changes)
+    Ok(readable(&rows, change_of, unreadable).collect())
 }
 
 fn change_of(row: &SqliteRow) -> Result<ChangeRow, BadRow> {
@@ -703,9 +702,7 @@ async fn read_failed(
     unreadable: &mut usize,
 ) -> Result<Vec<(QualityKey, FailedCall)>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM failed_call ORDER BY id DESC").fetch_all(&mut **tx).await?;
-    let calls: Vec<_> = rows.iter().filter_map(|row| failed_of(row).ok()).collect();
-    *unreadable += rows.len() - calls.len();
-    Ok(calls)
+    Ok(readable(&rows, failed_of, unreadable).collect())
 }
 
 fn failed_of(row: &SqliteRow) -> Result<(QualityKey, FailedCall), BadRow> {
@@ -725,9 +722,7 @@ async fn read_pins(
     unreadable: &mut usize,
 ) -> Result<HashMap<QualityKey, Pinned>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM pin").fetch_all(&mut **tx).await?;
-    let pins: HashMap<_, _> = rows.iter().filter_map(|row| pin_of(row).ok()).collect();
-    *unreadable += rows.len() - pins.len();
-    Ok(pins)
+    Ok(readable(&rows, pin_of, unreadable).collect())
 }
 
 fn pin_of(row: &SqliteRow) -> Result<(QualityKey, Pinned), BadRow> {
@@ -746,9 +741,7 @@ async fn read_admins(
     unreadable: &mut usize,
 ) -> Result<HashMap<NodeId, AdminRow>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM node_admin").fetch_all(&mut **tx).await?;
-    let admins: HashMap<_, _> = rows.iter().filter_map(|row| admin_of(row).ok()).collect();
-    *unreadable += rows.len() - admins.len();
-    Ok(admins)
+    Ok(readable(&rows, admin_of, unreadable).collect())
 }
 
 fn admin_of(row: &SqliteRow) -> Result<(NodeId, AdminRow), BadRow> {
@@ -766,9 +759,7 @@ async fn read_mail(
     unreadable: &mut usize,
 ) -> Result<HashMap<KeptKey, Kept>, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM outbox").fetch_all(&mut **tx).await?;
-    let kept: HashMap<_, _> = rows.iter().filter_map(|row| mail_of(row).ok()).collect();
-    *unreadable += rows.len() - kept.len();
-    Ok(kept)
+    Ok(readable(&rows, mail_of, unreadable).collect())
 }
 
 fn mail_of(row: &SqliteRow) -> Result<(KeptKey, Kept), BadRow> {

@@ -18,12 +18,12 @@ use crate::engine::view::{ConnectionView, View};
 use crate::ids::{ConnectionId, MapId, QualityKey};
 use crate::notify::notice::FailedCall;
 use crate::notify::render::shown_number;
-use crate::quality::pin::Pin;
+use crate::quality::pin::{self, Pin};
 use crate::quality::window::Sample;
 use crate::time::Timestamp;
 
-/// Longest time that a pin may have: ten years. Whoever wants more means "until told otherwise".
-const MAX_PIN_SEC: u64 = 10 * 366 * 86_400;
+/// Longest `for_sec`.
+const MAX_PIN_SEC: u64 = pin::LONGEST.as_secs();
 
 /// A connection.
 #[derive(Debug, Serialize, ToSchema)]

@@ -9,13 +9,11 @@ pub(super) mod outbox;
 pub(super) mod route;
 pub(super) mod status;
 
-use std::sync::Arc;
-
 use axum::Extension;
 
+use super::app::App;
 use super::guard::Caller;
 use super::problem::Problem;
-use super::{MAX_WHY, app::App};
 use crate::engine::request::By;
 
 /// The handlers' state.
@@ -26,8 +24,5 @@ type Who = Extension<Caller>;
 
 /// What goes into the audit.
 fn by(caller: &Caller, why: &str) -> Result<By, Problem> {
-    if why.chars().count() > MAX_WHY || why.chars().any(char::is_control) {
-        return Err(Problem::illegal(format!("why: at most {MAX_WHY} characters on one line")));
-    }
-    Ok(By { who: caller.who(), why: Arc::from(why.trim()) })
+    By::new(&caller.who(), why).map_err(|refused| Problem::illegal(refused.to_string()))
 }
