@@ -75,8 +75,7 @@ struct Program {
 impl Program {
     fn new() -> Self {
         let config = config();
-        let keys = config.connections.iter().map(|c| (QualityKey::connection(c.id.clone()), c.quality.clone()));
-        let book = Book::new(keys, Timestamp::default());
+        let book = Book::new(config.judged(), Timestamp::default());
         Self { routes: RouteTable::new(&config), book, config, generation: 1, now: Timestamp::default() }
     }
 
@@ -88,13 +87,8 @@ impl Program {
         let standing = |id: &_| self.machine(id).map_or(Standing::Usual, Machine::standing);
         let orders = self.routes.hunt_orders(standing);
         let node = self.config.nodes.iter().find(|node| node.kind == kind).expect("a node of each kind");
-        Arc::new(desired::of(
-            &self.config,
-            node,
-            &orders,
-            |id| self.machine(id).map_or("good", |machine| desired::word(machine, None)),
-            self.generation,
-        ))
+        let states = self.book.iter().map(|(key, machine)| (key, desired::word(machine, None)));
+        Arc::new(desired::of(&self.config, node, &orders, states, self.generation))
     }
 
     /// One call over a connection, and the time that passes with it.
@@ -286,7 +280,7 @@ fn check_holds(pbx: &Pbx, desired: &Desired) {
             assert!(!pbx.globals.contains_key(&order.slot(order.trunks.len() + 1)), "{}", order.list);
         }
     }
-    for state in &desired.states {
+    for state in desired.states.iter() {
         let held = pbx.get(&state.name);
         assert!(held == state.value || (held.is_empty() && state.may_be_unset), "{} is {held:?}", state.name);
     }

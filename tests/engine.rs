@@ -128,6 +128,7 @@ fn a_call_that_is_found_up_is_no_call_that_is_placed_now() {
             leg: LegId::new(&format!("leg-{number}")),
             outbound: Some(true),
             gateway: Some("vendor-a".into()),
+            caller: None,
             number: None,
             map: None,
             at: None,

@@ -42,6 +42,8 @@ pub struct Placed {
     pub leg: LegId,
     /// What the PBX calls the connection.
     pub trunk: TrunkName,
+    /// The leg that the call comes from, where the PBX tells: all legs of one hunt have the same.
+    pub caller: Option<LegId>,
     /// The number dialled on that leg, as the PBX gives it; text from callers, may hold anything.
     pub number: Option<Arc<str>>,
     /// The dialplan's word on the route map (`pm_map`).

@@ -112,7 +112,9 @@ async fn clear_node(config: &Config, index: usize, tasks: &Tasks) -> Result<(), 
     let mut applier = apply::spawn(&node, &config.variables, &link, clock, tasks);
     let orders = RouteTable::new(config).hunt_orders(|_| Standing::Usual);
     // No generation: who reads it must not take this for news.
-    let wanted = desired::Desired { generation: None, ..desired::of(config, &node, &orders, |_| "good", 0) };
+    let judged = config.judged();
+    let states = judged.iter().map(|(key, _)| (key, "good"));
+    let wanted = desired::Desired { generation: None, ..desired::of(config, &node, &orders, states, 0) };
     applier.want(Arc::new(wanted), clock.now());
     if !let_in(link.view.clone()).await {
         return Err(link.view.borrow().reason.clone());

@@ -68,7 +68,7 @@ fn judge(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<Verdict> {
-    let keys = config.connections.iter().map(|c| (QualityKey::connection(c.id.clone()), c.quality.clone()));
+    let keys = config.judged();
     let mut book = Book::new(keys, Timestamp::default());
     let history = History::read(&book, input, &mut BufWriter::new(err))?;
     let mut out = BufWriter::new(out);

@@ -347,7 +347,7 @@ fn measured(connection: &ConnectionView) -> String {
     }
 }
 
-fn maps(maps: &[MapView], width: u16) -> Table {
+fn maps(maps: &[Arc<MapView>], width: u16) -> Table {
     let mut table = table(width, &["Map", "Prefixes", "Calls try", "Left out"], &[]);
     for map in maps {
         let prefixes: Vec<_> = map
@@ -538,6 +538,7 @@ mod tests {
             batch_done: (state == State::Retry).then_some(3),
             retry_at: (state == State::Bad).then_some(second(432)),
             active_calls: 3,
+            unmapped: 0,
             pinned: None,
             calls: Arc::default(),
         }
@@ -587,12 +588,10 @@ mod tests {
                 unmonitored,
             ],
             routing: RoutingView { best_node: NodeId::new("pbx-01").ok(), best_score: 67.48, ..RoutingView::default() },
-            maps: vec![MapView {
-                id: MapId::new("intl").unwrap(),
-                prefixes: vec!["00".into(), "+".into(), String::new()],
+            maps: vec![Arc::new(MapView {
                 hunt_order: vec![connection_id("vendor-b"), connection_id("vendor-a")],
-                blocked: vec![],
-            }],
+                ..MapView::new(MapId::new("intl").unwrap(), vec!["00".into(), "+".into(), String::new()])
+            })],
             changes: vec![ChangeView {
                 key: QualityKey::connection(connection_id("vendor-a")),
                 change,

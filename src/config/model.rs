@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::log;
 use crate::call::outcome::CauseTable;
-use crate::ids::{ConnectionId, CustomerId, MapId, NodeId};
+use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
 use crate::pbx::PbxKind;
 use crate::quality::settings::Settings;
+use crate::routing::rule::Rule;
+use crate::routing::{RouteTable, WhenAllBlocked};
 
 /// Everything that the operator configured.
 #[derive(Clone, Debug)]
@@ -228,6 +230,19 @@ pub struct Connection {
     pub quality: Settings,
     /// How its attempts' outcomes are decided.
     pub causes: Arc<CauseTable>,
+    /// Over what it is judged.
+    pub judge_per: JudgePer,
+}
+
+/// Over what a connection is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JudgePer {
+    /// All of its attempts.
+    #[default]
+    Connection,
+    /// Those of each route map by themselves: it may be bad for one destination and good for the others.
+    Map,
 }
 
 impl Connection {
@@ -249,6 +264,18 @@ pub struct RouteMap {
     pub entries: Vec<RouteEntry>,
     /// The nodes whose dialplans use it; empty means all.
     pub nodes: Vec<NodeId>,
+    /// The dynamic routing rule; `None`: its routes keep their static priorities.
+    pub rule: Option<Rule>,
+    /// What happens when every connection is blocked.
+    pub when_all_blocked: WhenAllBlocked,
+}
+
+impl RouteMap {
+    /// Whether that node's dialplans use it.
+    #[must_use]
+    pub fn concerns(&self, node: &NodeId) -> bool {
+        self.nodes.is_empty() || self.nodes.contains(node)
+    }
 }
 
 /// One entry of a route map.
@@ -433,6 +460,30 @@ impl Config {
         let wanted = connection.quality.notify_on_status_change && self.email.is_some();
         let customer = connection.customer.as_ref().filter(|_| wanted)?;
         self.customer(customer).filter(|customer| !customer.email.is_empty())
+    }
+
+    /// The route map of that name.
+    #[must_use]
+    pub fn route_map(&self, id: &MapId) -> Option<&RouteMap> {
+        self.route_maps.iter().find(|map| map.id == *id)
+    }
+
+    /// What is judged, and how, in the order written: each connection, or each pair of one and a map that holds it. A
+    /// connection that is to be judged per map and is in none is judged as a whole.
+    #[must_use]
+    pub fn judged(&self) -> Vec<(QualityKey, Settings)> {
+        let table = RouteTable::new(self);
+        let mut keys = Vec::new();
+        for connection in &self.connections {
+            let maps = table.maps().iter().filter(|map| map.holds(&connection.id)).map(|map| Some(map.map.clone()));
+            let mut maps: Vec<Option<MapId>> = maps.collect();
+            if connection.judge_per == JudgePer::Connection || maps.is_empty() {
+                maps = vec![None];
+            }
+            let key = |map| QualityKey { connection: connection.id.clone(), map };
+            keys.extend(maps.into_iter().map(|map| (key(map), connection.quality.clone())));
+        }
+        keys
     }
 
     /// The connection of that name.

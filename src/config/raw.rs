@@ -14,11 +14,12 @@ use serde::{Deserialize, Deserializer};
 
 use super::de::Located;
 use super::log;
-use super::model::{Language, Mode, Profile, Role, Security};
+use super::model::{JudgePer, Language, Mode, Profile, Role, Security};
 use crate::call::outcome::Outcome;
 use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, TokenName};
 use crate::pbx::PbxKind;
 use crate::quality::settings::{BadQualityAction, RetryOverflow};
+use crate::routing::WhenAllBlocked;
 
 /// A list of tables, each with its own place.
 pub(super) type Tables<T> = Located<Vec<Located<T>>>;
@@ -234,6 +235,8 @@ pub(super) struct Quality {
     pub(super) retry_overflow: Located<RetryOverflow>,
     /// What happens to a bad connection.
     pub(super) bad_quality_action: Located<BadQualityAction>,
+    /// Whether a connection has one verdict, or one for each route map.
+    pub(super) judge_per: Located<JudgePer>,
     /// Whether the owner hears of changes.
     pub(super) notify_on_status_change: Located<bool>,
     /// From which waiting time a caller who gave up without any ringing counts against the vendor (NER).
@@ -276,15 +279,6 @@ pub(super) struct RouteMap {
     pub(super) nodes: Located<Texts>,
     /// What happens when every connection is blocked.
     pub(super) when_all_blocked: Located<WhenAllBlocked>,
-}
-
-/// What happens when every connection of a map is blocked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum WhenAllBlocked {
-    /// The hunt order is empty and calls fail.
-    #[default]
-    Fail,
 }
 
 /// `route_maps.entries`

@@ -222,7 +222,7 @@ impl Narrator {
             lines.push((kind, Self::row(connection, view.at)));
         }
         let plain = |line| (None, line);
-        lines.extend(flow(view.maps.iter().map(order_in_short)).into_iter().map(plain));
+        lines.extend(flow(view.maps.iter().map(|map| order_in_short(map))).into_iter().map(plain));
         lines.extend(flow(view.nodes.iter().map(node_in_short)).into_iter().map(plain));
         let picture = serde_json::json!({ "nodes": view.nodes, "connections": view.connections, "maps": view.maps });
         Picture { at_sec: self.secs(view.at), lines, picture }
@@ -379,12 +379,12 @@ mod tests {
 
     fn view(secs: i64, tried: &[&str], blocked: &[&str]) -> View {
         let map = MapView {
-            id: MapId::new("intl").unwrap(),
-            prefixes: vec!["00".into()],
             hunt_order: ids(tried),
             blocked: ids(blocked),
+            panic: tried.is_empty(),
+            ..MapView::new(MapId::new("intl").unwrap(), vec!["00".into()])
         };
-        View { maps: vec![map], ..View::empty(at(secs)) }
+        View { maps: vec![map.into()], ..View::empty(at(secs)) }
     }
 
     fn texts(lines: &[Line]) -> Vec<&str> {
@@ -463,6 +463,7 @@ mod tests {
             batch_done: Some(0),
             retry_at: None,
             active_calls: 0,
+            unmapped: 0,
             pinned: None,
             calls: std::sync::Arc::default(),
         };

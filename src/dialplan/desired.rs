@@ -1,10 +1,11 @@
 //! What a node should hold. Pure.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crate::config::model::{Config, Node, RouteMap};
+use crate::config::model::{Config, Node};
 use crate::dialplan::names;
-use crate::ids::{ConnectionId, NodeId};
+use crate::ids::{ConnectionId, NodeId, QualityKey};
 use crate::pbx::PbxKind;
 use crate::quality::machine::{Machine, Standing, State};
 use crate::quality::pin::Pin;
@@ -15,9 +16,9 @@ use crate::routing::HuntOrder;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     /// The hunt orders, with this node's names.
-    pub orders: Vec<Order>,
+    pub orders: Vec<Arc<Order>>,
     /// The states of the connections.
-    pub states: Vec<StateVariable>,
+    pub states: Arc<[StateVariable]>,
     /// Which node is best. They change often and belong to no generation.
     pub routing: Vec<StateVariable>,
     /// Name and value of the generation.
@@ -65,34 +66,49 @@ impl Desired {
     }
 }
 
-/// What `node` should hold. `word` is the state of a connection as dialplans read it.
-pub fn of(
+/// What `node` should hold. `states` are all that is judged, with the state of each as dialplans read it.
+pub fn of<'a>(
     config: &Config,
     node: &Node,
     orders: &[HuntOrder],
-    word: impl Fn(&ConnectionId) -> &'static str,
+    states: impl Iterator<Item = (&'a QualityKey, &'static str)>,
     generation: u64,
 ) -> Desired {
     let prefix = &config.variables.prefix;
-    let concerns = |map: &RouteMap| map.nodes.is_empty() || map.nodes.contains(&node.id);
-    let here = config.route_maps.iter().zip(orders).filter(|(map, _)| concerns(map));
-    let order = |(map, hunt): (&RouteMap, &HuntOrder)| Order {
-        list: names::route(prefix, &map.id),
-        count: names::route_count(prefix, &map.id),
-        trunks: hunt.order.iter().map(|id| name_on(config, node, id)).collect(),
-        slots: node.slots,
-    };
-    let state = |id: &ConnectionId| StateVariable {
-        name: names::connection(prefix, id),
-        value: word(id).into(),
-        may_be_unset: node.kind == PbxKind::Asterisk && word(id) == "good",
-    };
+    let here = config.route_maps.iter().zip(orders).filter(|(map, _)| map.concerns(&node.id));
     Desired {
-        orders: here.map(order).collect(),
-        states: config.connections.iter().map(|connection| state(&connection.id)).collect(),
+        orders: here.map(|(_, hunt)| Arc::new(order(config, node, hunt))).collect(),
+        states: states.filter_map(|(key, word)| state(config, node, key, word)).collect(),
         routing: Vec::new(),
         generation: Some((names::generation(prefix), generation)),
     }
+}
+
+/// The variables of one map on `node`.
+#[must_use]
+pub fn order(config: &Config, node: &Node, hunt: &HuntOrder) -> Order {
+    let prefix = &config.variables.prefix;
+    Order {
+        list: names::route(prefix, &hunt.map),
+        count: names::route_count(prefix, &hunt.map),
+        trunks: hunt.order.iter().map(|id| name_on(config, node, id)).collect(),
+        slots: node.slots,
+    }
+}
+
+/// The variable of a state on `node`; `None` where the map that it is about does not concern the node.
+#[must_use]
+pub fn state(config: &Config, node: &Node, key: &QualityKey, word: &'static str) -> Option<StateVariable> {
+    let prefix = &config.variables.prefix;
+    let name = match &key.map {
+        None => names::connection(prefix, &key.connection),
+        Some(map) => {
+            config.route_map(map).filter(|map| map.concerns(&node.id))?;
+            names::connection_in(prefix, &key.connection, map)
+        }
+    };
+    let may_be_unset = node.kind == PbxKind::Asterisk && word == "good";
+    Some(StateVariable { name, value: word.into(), may_be_unset })
 }
 
 /// The variables that say which node is best: its name (`none` where there is none: FreeSWITCH takes an empty value for a

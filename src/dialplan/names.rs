@@ -32,6 +32,12 @@ pub fn connection(prefix: &str, connection: &ConnectionId) -> String {
     format!("{prefix}conn_{connection}")
 }
 
+/// The variable of a connection's state within a map, where it is judged per map.
+#[must_use]
+pub fn connection_in(prefix: &str, connection: &ConnectionId, map: &MapId) -> String {
+    format!("{prefix}conn_{connection}_{map}")
+}
+
 /// The variable of the generation.
 #[must_use]
 pub fn generation(prefix: &str) -> String {

@@ -512,7 +512,7 @@ mod tests {
             may_be_unset: !slots && *value == "good",
         };
         Arc::new(Desired {
-            orders: vec![order],
+            orders: vec![order.into()],
             states: states.iter().map(state).collect(),
             routing: Vec::new(),
             generation: Some(("pm_generation".into(), generation)),

@@ -1,31 +1,34 @@
 //! The engine without its driver: what happened goes in, what is to be done comes out.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::balance::Candidate;
 use crate::call::attempt::{CallEvent, Finished, Placed, TrunkName};
 use crate::call::tracker::{LiveLeg, Tracker};
-use crate::config::model::{Config, Connection, Node, RouteMap, Scoring};
+use crate::config::model::{Config, Connection, Node, Scoring};
 use crate::dialplan::desired::{self, Desired, StateVariable};
+use crate::dialplan::names;
 use crate::engine::effect::Effect;
 use crate::engine::health::Health;
-use crate::engine::request::{By, Refused, Request};
+use crate::engine::request::{By, NewConfig, Refused, Request};
+use crate::engine::routes::Routes;
 use crate::engine::view::{
-    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View,
+    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, RouteView, UnknownTrunk, VariablesView, View,
 };
 use crate::engine::words;
-use crate::ids::{ConnectionId, LegId, NodeId, QualityKey};
+use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
 use crate::notify::kept::Kept;
 use crate::notify::notice::{FAILED_CALLS, FailedCall, Notice};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
-use crate::quality::machine::{Change, Machine, Reason, Standing, State};
+use crate::quality::machine::{Change, Machine, Reason, Saved, State};
 use crate::quality::pin::{self, Pin, Pinned};
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Epoch, Sample};
-use crate::routing::{HuntOrder, RouteTable};
+use crate::routing::rule::Values;
+use crate::routing::{Route, RouteNow};
 use crate::score::{Admin, Load, Source};
 use crate::store::{AdminRow, ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
 use crate::time::Timestamp;
@@ -47,16 +50,19 @@ const UNKNOWN_TRUNKS_KEPT: usize = 100;
 #[derive(Debug)]
 pub struct Engine {
     config: Arc<Config>,
-    routes: RouteTable,
+    routes: Routes,
     nodes: Vec<NodeState>,
     book: Book,
-    orders: Vec<HuntOrder>,
+    /// How what is not configured any more stood, for the day when it is again.
+    shelf: HashMap<QualityKey, Saved>,
     generation: u64,
     changes: VecDeque<Arc<ChangeView>>,
     /// The last failed calls, newest first, at most [`FAILED_CALLS`] of each.
     failed: HashMap<QualityKey, VecDeque<FailedCall>>,
     /// What operators said of connections.
     pins: HashMap<QualityKey, Pinned>,
+    /// Attempts that belonged to no map of their connection, where that is judged per map; by its index.
+    unmapped: Vec<u64>,
     best_shown: BestShown,
     /// What the picture shows of the calls of connections, where that has not changed since.
     calls: HashMap<Seat, Arc<Calls>>,
@@ -78,29 +84,31 @@ struct BestShown {
 struct NodeState {
     tracker: Tracker,
     incarnation: Option<Arc<str>>,
-    /// What the node calls its connections.
-    trunks: HashMap<String, Place>,
+    /// What the node calls its connections: their index in the configuration.
+    trunks: HashMap<String, usize>,
     /// The legs to configured connections that are up.
     legs: HashMap<LegId, Leg>,
     /// Attempts on trunks that are not configured.
     unknown: BTreeMap<TrunkName, u64>,
+    /// Names of maps that its dialplans give and that are not configured.
+    unknown_maps: HashSet<Arc<str>>,
     desired: Arc<Desired>,
     most_active: usize,
     health: Health,
 }
 
-/// Where a connection stands in the book and in the configuration.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    seat: Seat,
-    connection: usize,
-}
-
 /// A leg to a configured connection.
 #[derive(Debug)]
 struct Leg {
-    place: Place,
+    /// Index of the connection.
+    connection: usize,
+    /// Index of the map that it belongs to.
+    map: Option<usize>,
+    /// Where it is judged; `None` where that is per map and it belongs to none of them.
+    seat: Option<Seat>,
     epoch: Epoch,
+    /// Where the call comes from; all legs of a hunt have the same.
+    caller: Option<LegId>,
     row: LegRow,
     /// Whether it was up before it could be seen.
     adopted: bool,
@@ -110,13 +118,13 @@ impl Engine {
     /// The engine as it was when it stopped, under the configuration of today.
     #[must_use]
     pub fn new(config: Arc<Config>, restored: Restored, now: Timestamp) -> Self {
-        let keys = config.connections.iter().map(|c| (QualityKey::connection(c.id.clone()), c.quality.clone()));
         let changes = restored.changes.into_iter().take(CHANGES_SHOWN);
         let mut engine = Self {
-            routes: RouteTable::new(&config),
-            book: Book::new(keys, now),
+            routes: Routes::new(&config),
+            book: Book::new(config.judged(), now),
+            shelf: HashMap::new(),
             nodes: Vec::new(),
-            orders: Vec::new(),
+            unmapped: vec![0; config.connections.len()],
             generation: restored.generation,
             changes: changes
                 .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words, who: row.who }))
@@ -138,12 +146,10 @@ impl Engine {
             engine.failed.entry(key).or_default().push_back(call);
         }
         for (key, saved) in restored.machines {
-            if let Some(change) = engine.book.restore(&key, saved, now)
-                && let Some(seat) = engine.book.seat(&key)
-            {
-                engine.record(seat, &change);
-            }
+            engine.restore_machine(key, saved, now);
         }
+        let learnt = engine.routes.restore(restored.learnt);
+        engine.effects.extend(learnt.into_iter().map(Effect::Store));
         for row in restored.legs {
             engine.restore_leg(row);
         }
@@ -153,18 +159,26 @@ impl Engine {
         engine
     }
 
+    /// How something stood when the program ended, or when it was last configured.
+    fn restore_machine(&mut self, key: QualityKey, saved: Saved, now: Timestamp) {
+        let Some(seat) = self.book.seat(&key) else {
+            self.shelf.insert(key, saved);
+            return;
+        };
+        if let Some(change) = self.book.restore(&key, saved, now) {
+            self.record(seat, &change);
+        }
+    }
+
     fn node_state(&self, node: usize, now: Timestamp) -> NodeState {
         let node = &self.config.nodes[node];
-        let places = self.config.connections.iter().enumerate().filter_map(|(index, connection)| {
-            let seat = self.book.seat(&QualityKey::connection(connection.id.clone()))?;
-            Some((connection.name_on(&node.id).to_owned(), Place { seat, connection: index }))
-        });
         NodeState {
             tracker: Tracker::new(node.kind),
             incarnation: None,
-            trunks: places.collect(),
+            trunks: trunks_on(&self.config, node),
             legs: HashMap::new(),
             unknown: BTreeMap::new(),
+            unknown_maps: HashSet::new(),
             desired: Arc::new(Desired::default()),
             most_active: 0,
             health: Health::new(&self.config.scoring, self.config.breaker, now),
@@ -174,13 +188,21 @@ impl Engine {
     /// A leg that was up when the program ended. Whether it still is shows in the first list that its node gives.
     fn restore_leg(&mut self, row: LegRow) {
         let known = self.config.nodes.iter().position(|node| node.id == row.node);
-        let place = known.and_then(|node| self.nodes[node].trunks.get(&*row.trunk).copied());
-        let (Some(node), Some(place)) = (known, place) else {
+        let connection = known.and_then(|node| self.nodes[node].trunks.get(&*row.trunk).copied());
+        let (Some(node), Some(connection)) = (known, connection) else {
             self.effects.push(Effect::Store(StoreOp::LegGone(row.node, row.leg)));
             return;
         };
-        let epoch = row.epoch.unwrap_or_else(|| self.book.machine(place.seat).epoch_at(row.placed_at));
-        self.book.resumed(place.seat, epoch);
+        let map = self.routes.of_call(row.map.as_deref(), row.number.as_deref());
+        let seat = self.seat(connection, map);
+        let epoch = match (row.epoch, seat) {
+            (Some(epoch), _) => epoch,
+            (None, Some(seat)) => self.book.machine(seat).epoch_at(row.placed_at),
+            (None, None) => Epoch::default(),
+        };
+        if let Some(seat) = seat {
+            self.book.resumed(seat, epoch);
+        }
         let state = &mut self.nodes[node];
         state.tracker.restore(LiveLeg {
             leg: row.leg.clone(),
@@ -192,7 +214,16 @@ impl Engine {
             answered_at: row.answered_at,
             adopted: false,
         });
-        state.legs.insert(row.leg.clone(), Leg { place, epoch, row, adopted: false });
+        let leg = Leg { connection, map, seat, epoch, caller: None, row, adopted: false };
+        state.legs.insert(leg.row.leg.clone(), leg);
+    }
+
+    /// Where the calls of a connection that belong to `map` are judged; `None` where that is per map and no map that holds
+    /// it is theirs.
+    fn seat(&self, connection: usize, map: Option<usize>) -> Option<Seat> {
+        let connection = &self.config.connections[connection].id;
+        let pair = map.and_then(|map| self.book.seat(&pair(connection, self.routes.name(map))));
+        pair.or_else(|| self.book.seat(&QualityKey::connection(connection.clone())))
     }
 
     /// What is to be done since this was last asked.
@@ -249,7 +280,77 @@ impl Engine {
             }
             Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now),
             Request::Reset { key, by } => self.reset(&key, &by, now),
+            Request::Configure(NewConfig(config)) => {
+                self.reconfigure(config, now);
+                Ok(())
+            }
         }
+    }
+
+    /// Takes another configuration with the same nodes. What it does not change goes on: states, windows, calls that are up,
+    /// operators' words. What the rules learnt of routes begins anew.
+    fn reconfigure(&mut self, config: Arc<Config>, now: Timestamp) {
+        let before = std::mem::replace(&mut self.config, config);
+        let seats: Vec<QualityKey> = self.book.iter().map(|(key, _)| key.clone()).collect();
+        let seat_of = |key: &QualityKey| self.book.seat(key);
+        let keys: HashMap<Seat, QualityKey> = seats.into_iter().filter_map(|key| Some((seat_of(&key)?, key))).collect();
+        let configured = self.book.configure(self.config.judged(), now);
+        self.calls.clear();
+        self.shelf.extend(configured.gone);
+        let mut changes = configured.changes;
+        for key in self.config.judged().into_iter().map(|(key, _)| key) {
+            if let Some(saved) = self.shelf.remove(&key) {
+                changes.extend(self.book.restore(&key, saved, now).map(|change| (key, change)));
+            }
+        }
+        let maps: Vec<MapId> = before.route_maps.iter().map(|map| map.id.clone()).collect();
+        self.effects.extend(self.routes.forget().map(Effect::Store));
+        self.routes = Routes::new(&self.config);
+        self.routes.learn_all();
+        self.unmapped = vec![0; self.config.connections.len()];
+        self.reseat_legs(&before, &keys, &maps);
+        for (key, change) in changes {
+            if let Some(seat) = self.book.seat(&key) {
+                self.record(seat, &change);
+            }
+        }
+        self.book.take_moved();
+        self.order_anew(now);
+        self.reorder(now);
+    }
+
+    /// Gives the legs that are up their places in a new configuration: `keys` is where they were judged, `maps` the names of
+    /// the maps that they belonged to.
+    fn reseat_legs(&mut self, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) {
+        for node in 0..self.nodes.len() {
+            self.nodes[node].trunks = trunks_on(&self.config, &self.config.nodes[node]);
+            let (trunks, unknown) = (&self.nodes[node].trunks, &self.nodes[node].unknown);
+            let still = unknown.iter().filter(|(trunk, _)| !trunks.contains_key(&***trunk));
+            self.nodes[node].unknown = still.map(|(trunk, attempts)| (trunk.clone(), *attempts)).collect();
+            self.nodes[node].unknown_maps.clear();
+            for (id, leg) in std::mem::take(&mut self.nodes[node].legs) {
+                if let Some(leg) = self.reseated(leg, before, keys, maps) {
+                    self.nodes[node].legs.insert(id, leg);
+                }
+            }
+        }
+    }
+
+    /// A leg in the new configuration; `None` where its connection is not there any more.
+    fn reseated(&mut self, leg: Leg, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) -> Option<Leg> {
+        let name = &before.connections[leg.connection].id;
+        let Some(connection) = self.config.connections.iter().position(|connection| connection.id == *name) else {
+            self.effects.push(Effect::Store(StoreOp::LegGone(leg.row.node, leg.row.leg)));
+            return None;
+        };
+        let map = leg.map.and_then(|map| self.routes.named(&maps[map]));
+        let seat = self.seat(connection, map);
+        let key_before = leg.seat.and_then(|seat| keys.get(&seat));
+        let epoch = match seat {
+            Some(seat) if key_before != Some(self.book.key(seat)) => self.book.adopted(seat, leg.row.placed_at),
+            _ => leg.epoch,
+        };
+        Some(Leg { connection, map, seat, epoch, ..leg })
     }
 
     /// The load of this machine, which some nodes run on.
@@ -320,6 +421,7 @@ impl Engine {
             Some(pinned) => drop(self.pins.insert(key.clone(), pinned)),
             None => drop(self.pins.remove(key)),
         }
+        self.routes.touch(&key.connection);
         self.effects.push(Effect::Store(StoreOp::Pin(key.clone(), pinned)));
     }
 
@@ -356,26 +458,37 @@ impl Engine {
                     self.nodes[node].health.placed(now);
                     self.effects.push(Effect::Placed { node });
                 }
-                self.placed(node, placed);
+                self.placed(node, placed, now);
             }
             CallEvent::Ringing { leg, at } => self.more_known(node, &leg, |row| row.ringing_at = Some(at)),
             CallEvent::Answered { leg, at } => self.more_known(node, &leg, |row| row.answered_at = Some(at)),
             CallEvent::Finished(finished) => self.finished(node, &finished, now),
             CallEvent::Forgotten(leg) => {
-                if let Some(leg) = self.leg_gone(node, &leg) {
-                    self.book.forgotten(leg.place.seat, leg.epoch);
+                if let Some(Leg { seat: Some(seat), epoch, .. }) = self.leg_gone(node, &leg) {
+                    self.book.forgotten(seat, epoch);
                 }
             }
         }
     }
 
-    fn placed(&mut self, node: usize, placed: Placed) {
-        let Some(place) = self.nodes[node].trunks.get(&*placed.trunk).copied() else {
+    fn placed(&mut self, node: usize, placed: Placed, now: Timestamp) {
+        let Some(connection) = self.nodes[node].trunks.get(&*placed.trunk).copied() else {
             self.unknown_trunk(node, placed.trunk);
             return;
         };
-        let epoch =
-            if placed.adopted { self.book.adopted(place.seat, placed.at) } else { self.book.placed(place.seat) };
+        let map = self.routes.of_call(placed.map.as_deref(), placed.number.as_deref());
+        self.unknown_map(node, placed.map.as_ref());
+        // What the rule learns of this call comes before the call takes its place in a batch: it was placed by the order
+        // that stood until now.
+        if let Some(map) = map.filter(|_| !placed.adopted) {
+            self.teach_placed(node, connection, map, placed.caller.as_ref(), now);
+        }
+        let seat = self.seat(connection, map);
+        let epoch = match seat {
+            Some(seat) if placed.adopted => self.book.adopted(seat, placed.at),
+            Some(seat) => self.book.placed(seat),
+            None => Epoch::default(),
+        };
         let row = LegRow {
             node: self.config.nodes[node].id.clone(),
             leg: placed.leg.clone(),
@@ -385,13 +498,22 @@ impl Engine {
             placed_at: placed.at,
             ringing_at: None,
             answered_at: None,
-            epoch: Some(epoch),
+            epoch: seat.map(|_| epoch),
         };
         // A leg that was found on the way would be found again after a restart, by the same means.
         if !placed.adopted {
             self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(row.clone()))));
         }
-        self.nodes[node].legs.insert(placed.leg, Leg { place, epoch, row, adopted: placed.adopted });
+        let leg = Leg { connection, map, seat, epoch, caller: placed.caller, row, adopted: placed.adopted };
+        self.nodes[node].legs.insert(placed.leg, leg);
+    }
+
+    /// A call was placed: the routes that it went past gain by it.
+    fn teach_placed(&mut self, node: usize, connection: usize, map: usize, caller: Option<&LegId>, now: Timestamp) {
+        let Self { routes, config, book, pins, .. } = self;
+        let (name, caller) = (routes.name(map).clone(), caller.map(|caller| (node, caller.clone())));
+        let connection = &config.connections[connection].id;
+        routes.placed(map, connection, caller, now, |route| route_now(book, pins, &name, &route.connection));
     }
 
     /// More is known of a leg that is up; a restart must not forget it.
@@ -404,8 +526,9 @@ impl Engine {
     }
 
     fn finished(&mut self, node: usize, finished: &Finished, now: Timestamp) {
-        let Some(Leg { place, epoch, .. }) = self.leg_gone(node, &finished.leg) else { return };
-        let connection = &self.config.connections[place.connection];
+        let Some(leg) = self.leg_gone(node, &finished.leg) else { return };
+        let Leg { seat, epoch, .. } = leg;
+        let connection = &self.config.connections[leg.connection];
         let sample = Sample {
             epoch,
             placed_at: finished.placed_at,
@@ -420,15 +543,27 @@ impl Engine {
         self.nodes[node].health.finished(sample.is_effective(patience));
         let tally = Tally::attempt(&sample, patience);
         let on_node = Whose::Node(self.config.nodes[node].id.clone());
-        for whose in [Whose::Connection(self.book.key(place.seat).clone()), on_node] {
+        let key = match seat {
+            Some(seat) => self.book.key(seat).clone(),
+            None => QualityKey::connection(connection.id.clone()),
+        };
+        for whose in [Whose::Connection(key), on_node] {
             self.effects.push(Effect::Store(StoreOp::Count { at: now, whose, tally }));
         }
-        if sample.outcome.in_window() && !sample.is_success() {
-            self.failed(node, place.seat, finished, &sample);
+        if let Some(map) = leg.map {
+            let caller = leg.caller.map(|caller| (node, caller));
+            self.routes.ended(map, &connection.id, caller.as_ref(), &sample);
         }
-        match self.book.finished(place.seat, &sample, now) {
-            Some(change) => self.record(place.seat, &change),
-            None => self.keep(place.seat),
+        let Some(seat) = seat else {
+            self.unmapped[leg.connection] += 1;
+            return;
+        };
+        if sample.outcome.in_window() && !sample.is_success() {
+            self.failed(node, seat, finished, &sample);
+        }
+        match self.book.finished(seat, &sample, now) {
+            Some(change) => self.record(seat, &change),
+            None => self.keep(seat),
         }
     }
 
@@ -465,6 +600,15 @@ impl Engine {
         }
     }
 
+    /// Says once that a dialplan gives the name of a map that is not configured; the number decides then.
+    fn unknown_map(&mut self, node: usize, name: Option<&Arc<str>>) {
+        let Some(name) = name.filter(|name| !name.is_empty() && !self.routes.is_named(name)) else { return };
+        let unknown = &mut self.nodes[node].unknown_maps;
+        if unknown.len() < UNKNOWN_TRUNKS_KEPT && unknown.insert(name.clone()) {
+            self.effects.push(Effect::UnknownMap { node, name: name.clone() });
+        }
+    }
+
     /// Keeps and tells a change of state.
     fn record(&mut self, seat: Seat, change: &Change) {
         self.record_by(seat, change, &By { who: POINTSMAN.into(), why: "".into() });
@@ -497,7 +641,10 @@ impl Engine {
             return;
         };
         let Some(customer) = self.config.reader_of(connection).filter(|_| real) else { return };
-        let maps = self.routes.maps().iter();
+        let maps = match &key.map {
+            Some(map) => vec![map.clone()],
+            None => self.routes.holding(&key.connection).cloned().collect(),
+        };
         let notice = Notice {
             key: key.clone(),
             customer: customer.id.clone(),
@@ -505,7 +652,7 @@ impl Engine {
             settings: self.settings_in_force(key, machine),
             retry_at: machine.deadline(),
             bad_since: machine.turned_bad_at().filter(|_| change.to == State::Good),
-            maps: maps.filter(|map| map.holds(&key.connection)).map(|map| map.map.clone()).collect(),
+            maps,
             failed: self.failed.get(key).into_iter().flatten().cloned().collect(),
         };
         self.effects.push(Effect::Store(StoreOp::Mail(Kept::Notice(Box::new(notice.clone())))));
@@ -524,26 +671,64 @@ impl Engine {
     /// Stores how a connection stands; the picture of its calls is to be made anew.
     fn keep(&mut self, seat: Seat) {
         self.calls.remove(&seat);
+        self.routes.touch(&self.book.key(seat).connection);
         let saved = Box::new(self.book.machine(seat).save());
         self.effects.push(Effect::Store(StoreOp::Quality(self.book.key(seat).clone(), saved)));
     }
 
-    /// Brings hunt orders and variables into step, where a connection's state or standing has changed.
+    /// Brings hunt orders and variables into step, where a connection's state or standing has changed, or a rule has learnt
+    /// something.
     fn reorder(&mut self, now: Timestamp) {
+        let (learnt, ops) = self.routes.take_learnt();
+        self.effects.extend(ops.into_iter().map(Effect::Store));
         if !self.book.take_moved().is_empty() {
             self.order_anew(now);
+        } else if !learnt.is_empty() {
+            let Self { routes, book, pins, .. } = self;
+            let changed = routes.reorder(learnt, |map, route| route_now(book, pins, map, &route.connection));
+            self.replace_orders(&changed, now);
         }
     }
 
+    /// Makes every order and every variable anew.
     fn order_anew(&mut self, now: Timestamp) {
-        self.orders = self.routes.hunt_orders(|connection| self.standing(connection));
+        let Self { routes, book, pins, .. } = self;
+        routes.reorder_all(|map, route| route_now(book, pins, map, &route.connection));
         let next = self.generation + 1;
         let wanted: Vec<Desired> = self.config.nodes.iter().map(|node| self.desired(node, next)).collect();
         if wanted.iter().zip(&self.nodes).all(|(wanted, node)| wanted.says_the_same(&node.desired)) {
             return;
         }
-        self.generation = next;
-        self.effects.push(Effect::Store(StoreOp::Generation(next)));
+        self.want(wanted, now);
+    }
+
+    /// The orders of some maps have changed, and nothing else.
+    fn replace_orders(&mut self, changed: &[usize], now: Timestamp) {
+        if changed.is_empty() {
+            return;
+        }
+        let next = self.generation + 1;
+        let prefix = &self.config.variables.prefix;
+        let nodes = self.config.nodes.iter().zip(&self.nodes);
+        let wanted = nodes.map(|(node, state)| {
+            let mut desired = (*state.desired).clone();
+            for hunt in changed.iter().map(|&map| &self.routes.orders()[map]) {
+                let list = names::route(prefix, &hunt.map);
+                if let Some(order) = desired.orders.iter_mut().find(|order| order.list == list) {
+                    *order = Arc::new(desired::order(&self.config, node, hunt));
+                }
+            }
+            desired.generation = Some((names::generation(prefix), next));
+            desired
+        });
+        let wanted = wanted.collect();
+        self.want(wanted, now);
+    }
+
+    /// The next generation of variables.
+    fn want(&mut self, wanted: Vec<Desired>, now: Timestamp) {
+        self.generation += 1;
+        self.effects.push(Effect::Store(StoreOp::Generation(self.generation)));
         for (node, wanted) in wanted.into_iter().enumerate() {
             let desired = Arc::new(wanted);
             self.nodes[node].desired = desired.clone();
@@ -552,15 +737,14 @@ impl Engine {
     }
 
     fn desired(&self, node: &Node, generation: u64) -> Desired {
-        let word = |connection: &ConnectionId| self.word(connection);
-        let desired = desired::of(&self.config, node, &self.orders, word, generation);
+        let states = self.book.iter().map(|(key, machine)| (key, self.word(key, machine)));
+        let desired = desired::of(&self.config, node, self.routes.orders(), states, generation);
         Desired { routing: self.best_shown.variables.clone(), ..desired }
     }
 
-    /// A connection's state as dialplans read it.
-    fn word(&self, connection: &ConnectionId) -> &'static str {
-        let pin = self.pins.get(&QualityKey::connection(connection.clone())).map(|pinned| pinned.pin);
-        self.machine(connection).map_or("good", |machine| desired::word(machine, pin))
+    /// A state as dialplans read it.
+    fn word(&self, key: &QualityKey, machine: &Machine) -> &'static str {
+        desired::word(machine, self.pins.get(key).map(|pinned| pinned.pin))
     }
 
     /// What is known of the nodes now, to choose from.
@@ -619,18 +803,13 @@ impl Engine {
     /// Whether a map has all of its connections blocked.
     #[must_use]
     pub fn panic(&self) -> bool {
-        self.orders.iter().any(|order| order.order.is_empty() && !order.blocked.is_empty())
+        self.routes.orders().iter().any(|order| order.panic)
     }
 
-    fn machine(&self, connection: &ConnectionId) -> Option<&Machine> {
-        self.book.get(&QualityKey::connection(connection.clone()))
-    }
-
-    fn standing(&self, connection: &ConnectionId) -> Standing {
-        if let Some(pinned) = self.pins.get(&QualityKey::connection(connection.clone())) {
-            return pinned.pin.standing();
-        }
-        self.machine(connection).map(Machine::standing).unwrap_or_default()
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
     }
 
     fn count_active(&mut self, node: usize, now: Timestamp) {
@@ -650,20 +829,26 @@ impl Engine {
         let nodes =
             nodes.map(|((node, state), (link, variables))| node_view(node, state, link, variables, scoring, now));
         let nodes: Vec<NodeView> = nodes.collect();
-        let mut active = vec![0; self.config.connections.len()];
+        let mut active: HashMap<Seat, usize> = HashMap::new();
         for leg in self.nodes.iter().flat_map(|node| node.legs.values()) {
-            active[leg.place.connection] += 1;
+            if let Some(seat) = leg.seat {
+                *active.entry(seat).or_default() += 1;
+            }
         }
+        let keys: Vec<QualityKey> = self.book.iter().map(|(key, _)| key.clone()).collect();
         let config = self.config.clone();
-        let connections = config.connections.iter().zip(active);
-        let connections: Vec<ConnectionView> =
-            connections.filter_map(|(connection, active)| self.connection_view(connection, active)).collect();
-        let maps = self.config.route_maps.iter().zip(&self.orders);
+        let places: HashMap<&ConnectionId, usize> =
+            config.connections.iter().enumerate().map(|(index, connection)| (&connection.id, index)).collect();
+        let connections = keys.iter().filter_map(|key| {
+            let index = *places.get(&key.connection)?;
+            self.connection_view(key, index, &config.connections[index], &active)
+        });
+        let connections = connections.collect();
         View {
             generation: self.generation,
             nodes,
             connections,
-            maps: maps.map(|(map, order)| map_view(map, order)).collect(),
+            maps: (0..self.routes.maps().len()).map(|map| self.map_view(map)).collect(),
             changes: self.changes.iter().map(|change| (**change).clone()).collect(),
             unknown_trunks: self
                 .config
@@ -686,9 +871,14 @@ impl Engine {
         calls.clone()
     }
 
-    fn connection_view(&mut self, connection: &Connection, active_calls: usize) -> Option<ConnectionView> {
-        let key = QualityKey::connection(connection.id.clone());
-        let seat = self.book.seat(&key)?;
+    fn connection_view(
+        &mut self,
+        key: &QualityKey,
+        index: usize,
+        connection: &Connection,
+        active: &HashMap<Seat, usize>,
+    ) -> Option<ConnectionView> {
+        let seat = self.book.seat(key)?;
         let calls = self.calls_of(seat);
         let machine = self.book.machine(seat);
         Some(ConnectionView {
@@ -703,10 +893,77 @@ impl Engine {
             settings: connection.quality.clone(),
             batch_done: machine.progress().map(|progress| progress.done),
             retry_at: machine.deadline(),
-            active_calls,
-            pinned: self.pins.get(&key).cloned(),
+            active_calls: active.get(&seat).copied().unwrap_or_default(),
+            unmapped: self.unmapped[index],
+            pinned: self.pins.get(key).cloned(),
             calls,
         })
+    }
+
+    /// A route map explained. Made anew only where something in it has changed.
+    fn map_view(&mut self, map: usize) -> Arc<MapView> {
+        if let Some(picture) = self.routes.picture(map) {
+            return picture;
+        }
+        let (state, configured) = (&self.routes.maps()[map], &self.config.route_maps[map]);
+        let routes = state.static_order().routes.iter().enumerate();
+        let mut picture = MapView {
+            rule: state.rule().cloned(),
+            when_all_blocked: state.when_all_blocked(),
+            routes: routes
+                .map(|(index, route)| self.route_view(&configured.id, route, state.values().get(index)))
+                .collect(),
+            ..MapView::new(configured.id.clone(), configured.prefixes.clone())
+        };
+        picture.derive();
+        let picture = Arc::new(picture);
+        self.routes.keep_picture(map, &picture);
+        picture
+    }
+
+    fn route_view(&self, map: &MapId, route: &Route, values: Option<&Values>) -> RouteView {
+        let RouteNow { standing, merit } = route_now(&self.book, &self.pins, map, &route.connection);
+        let judged = key_in(&self.book, map, &route.connection);
+        let machine = judged.as_ref().and_then(|key| Some((key, self.book.get(key)?)));
+        let pinned = judged.as_ref().and_then(|key| self.pins.get(key));
+        let quality = match (pinned, machine) {
+            (Some(pinned), _) => words::pinned_by(pinned),
+            (None, Some((_, machine))) => machine.words(),
+            (None, None) => String::new(),
+        };
+        RouteView {
+            state: machine.map_or("good", |(key, machine)| self.word(key, machine)).to_owned(),
+            quality,
+            standing,
+            merit,
+            action: machine.map(|(_, machine)| machine.settings().bad_quality_action).unwrap_or_default(),
+            ..RouteView::new(route, values)
+        }
+    }
+}
+
+fn trunks_on(config: &Config, node: &Node) -> HashMap<String, usize> {
+    let connections = config.connections.iter().enumerate();
+    connections.map(|(index, connection)| (connection.name_on(&node.id).to_owned(), index)).collect()
+}
+
+fn pair(connection: &ConnectionId, map: &MapId) -> QualityKey {
+    QualityKey { connection: connection.clone(), map: Some(map.clone()) }
+}
+
+/// Under which key a connection is judged within a map.
+fn key_in(book: &Book, map: &MapId, connection: &ConnectionId) -> Option<QualityKey> {
+    let keys = [pair(connection, map), QualityKey::connection(connection.clone())];
+    keys.into_iter().find(|key| book.seat(key).is_some())
+}
+
+/// How a route is: its state, and above that the operator's word.
+fn route_now(book: &Book, pins: &HashMap<QualityKey, Pinned>, map: &MapId, connection: &ConnectionId) -> RouteNow {
+    let Some(key) = key_in(book, map, connection) else { return RouteNow::default() };
+    let Some(machine) = book.get(&key) else { return RouteNow::default() };
+    match pins.get(&key) {
+        Some(pinned) => RouteNow { standing: pinned.pin.standing(), merit: None },
+        None => RouteNow { standing: machine.standing(), merit: Some(machine.settings().merit(&machine.figures())) },
     }
 }
 
@@ -738,15 +995,6 @@ fn node_view(
         excluded_since: state.health.excluded_since(),
         breaker: state.health.breaker(now),
         ..NodeView::new(node.id.clone(), node.kind, &node.address)
-    }
-}
-
-fn map_view(map: &RouteMap, order: &HuntOrder) -> MapView {
-    MapView {
-        id: map.id.clone(),
-        prefixes: map.prefixes.clone(),
-        hunt_order: order.order.clone(),
-        blocked: order.blocked.clone(),
     }
 }
 

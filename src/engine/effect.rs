@@ -51,6 +51,13 @@ pub enum Effect {
     Publish(Arc<ChangeView>),
     /// An owner is to hear of a change. It is handed over to be stored, too.
     Notify(Box<Notice>),
+    /// Say once that a dialplan names a route map that is not configured.
+    UnknownMap {
+        /// Index of the node.
+        node: usize,
+        /// The name.
+        name: Arc<str>,
+    },
     /// Say once that a trunk carries calls and is not configured.
     UnknownTrunk {
         /// Index of the node.

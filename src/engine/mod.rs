@@ -9,6 +9,7 @@ pub mod effect;
 mod health;
 mod local;
 pub mod request;
+mod routes;
 pub mod run;
 pub mod view;
 pub mod words;

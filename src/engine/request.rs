@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::config::model::Config;
 use crate::ids::{NodeId, QualityKey};
 use crate::quality::pin::Pin;
 use crate::score::{Admin, Load};
@@ -67,6 +68,8 @@ pub enum Request {
         /// Who and why.
         by: By,
     },
+    /// Another configuration is to be in force, whose nodes are those of the one before.
+    Configure(NewConfig),
     /// A connection is to begin anew: good, with an empty window, without a pin.
     Reset {
         /// Which.
@@ -74,6 +77,16 @@ pub enum Request {
         /// Who and why.
         by: By,
     },
+}
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct NewConfig(pub Arc<Config>);
+
+impl PartialEq for NewConfig {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// Why a request was not done.

@@ -132,7 +132,7 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
         changes: changes.clone(),
         http: http.clone(),
     };
-    let driver = Driver::new(engine, config.clone(), nodes, outputs, clock);
+    let driver = Driver::new(engine, nodes, outputs, clock);
     let view = driver.view.subscribe();
     let ours = control::Engine { desk: desk.clone(), clock };
     control::serve(&config.control_socket, view.clone(), outbox.clone(), ours, &serving).await?;
@@ -256,7 +256,6 @@ struct Outputs {
 /// The engine's task.
 struct Driver {
     engine: Engine,
-    config: Arc<Config>,
     nodes: Vec<NodeTasks>,
     writer: Writer,
     mail: Mail,
@@ -271,27 +270,15 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(engine: Engine, config: Arc<Config>, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
+    fn new(engine: Engine, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
         let Outputs { writer, mail, router, view, changes, http } = outputs;
         let started_at = clock.now();
+        let config = engine.config();
         let names = config.nodes.iter().map(|node| &node.id);
         let leases = Leases::new(config.balancing.lease, &router.counters(), names);
         let machine = Machine::default();
-        let mut driver = Self {
-            engine,
-            config,
-            nodes,
-            writer,
-            mail,
-            router,
-            leases,
-            machine,
-            clock,
-            started_at,
-            view,
-            changes,
-            http,
-        };
+        let mut driver =
+            Self { engine, nodes, writer, mail, router, leases, machine, clock, started_at, view, changes, http };
         driver.perform_effects();
         driver.route();
         driver.publish();
@@ -314,7 +301,7 @@ impl Driver {
                     let _ = answer.send(self.engine.request(request, self.clock.now()));
                     unpublished = true;
                 }
-                _ = local.tick(), if self.config.nodes.iter().any(|node| node.local) => {
+                _ = local.tick(), if self.engine.config().nodes.iter().any(|node| node.local) => {
                     self.engine.local_load(&self.machine.read(), self.clock.now());
                     unpublished = true;
                 }
@@ -359,7 +346,13 @@ impl Driver {
         }
         let (before, panic) = (self.router.picture(), self.engine.panic());
         if before.generation == 0 || before.candidates != candidates || before.panic != panic {
-            self.router.publish(Picture::of(before.generation + 1, now, candidates, &self.config.scoring, panic));
+            self.router.publish(Picture::of(
+                before.generation + 1,
+                now,
+                candidates,
+                &self.engine.config().scoring,
+                panic,
+            ));
         }
         // Also of a picture that has not changed: what is told now and then may be due by now.
         let picture = self.router.picture();
@@ -379,9 +372,10 @@ impl Driver {
                 Effect::Restarted { node } => self.nodes[node].applier.restarted(),
                 Effect::Describe { node, leg } => self.nodes[node].describe(leg),
                 Effect::Publish(change) => self.tell(&change),
-                Effect::Placed { node } => self.leases.placed(&self.config.nodes[node].id),
+                Effect::Placed { node } => self.leases.placed(&self.engine.config().nodes[node].id),
                 Effect::NodeSet { node, row } => self.tell_node_set(node, &row),
                 Effect::Notify(notice) => notices.push(*notice),
+                Effect::UnknownMap { node, name } => self.tell_unknown_map(node, &name),
                 Effect::UnknownTrunk { node, trunk } => self.tell_unknown_trunk(node, &trunk),
             }
         }
@@ -399,12 +393,21 @@ impl Driver {
     }
 
     fn tell_node_set(&self, node: usize, row: &AdminRow) {
-        let (node, AdminRow { admin, who, why, .. }) = (&self.config.nodes[node].id, row);
+        let (node, AdminRow { admin, who, why, .. }) = (&self.engine.config().nodes[node].id, row);
         tracing::warn!(node.id = %node, %who, %why, "{node} is {} from now on, says {who}", admin.as_str());
     }
 
+    fn tell_unknown_map(&self, node: usize, name: &str) {
+        let node = &self.engine.config().nodes[node].id;
+        tracing::warn!(
+            node.id = %node,
+            map = %name.escape_debug(),
+            "a dialplan of {node} sets pm_map to {name:?}, and there is no such route map; the dialled number decides which one it is"
+        );
+    }
+
     fn tell_unknown_trunk(&self, node: usize, trunk: &str) {
-        let node = &self.config.nodes[node].id;
+        let node = &self.engine.config().nodes[node].id;
         tracing::warn!(
             node.id = %node,
             trunk = %trunk.escape_debug(),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
+use crate::ids::{CustomerId, NodeId, QualityKey};
 use crate::notify::notice::FailedCall;
 use crate::pbx::PbxKind;
 use crate::quality::machine::{Change, State};
 use crate::quality::pin::Pinned;
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Figures as QualityFigures, Sample};
+pub use crate::routing::picture::{CriterionView, MapView, RouteView};
 use crate::score::{Admin, Assessment, Figures};
 use crate::time::Timestamp;
 
@@ -32,7 +33,7 @@ pub struct View {
     /// Which node is best.
     pub routing: RoutingView,
     /// The route maps with their hunt orders now.
-    pub maps: Vec<MapView>,
+    pub maps: Vec<Arc<MapView>>,
     /// The latest changes, newest first, at most 100.
     pub changes: Vec<ChangeView>,
     /// How storing goes.
@@ -260,6 +261,8 @@ pub struct ConnectionView {
     pub retry_at: Option<Timestamp>,
     /// Legs to it that are up.
     pub active_calls: usize,
+    /// Attempts since the start that belonged to none of its maps, and were not judged; of connections judged per map.
+    pub unmapped: u64,
     /// The operator's word over the verdict.
     pub pinned: Option<Pinned>,
     /// Its calls one by one. Not in the picture that goes to the command line.
@@ -274,19 +277,6 @@ pub struct Calls {
     pub window: Vec<Sample>,
     /// The last failed ones, newest first.
     pub failed: Vec<FailedCall>,
-}
-
-/// A route map.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct MapView {
-    /// Its name.
-    pub id: MapId,
-    /// The prefixes it serves.
-    pub prefixes: Vec<String>,
-    /// The connections in the order in which a call tries them now.
-    pub hunt_order: Vec<ConnectionId>,
-    /// Connections left out now.
-    pub blocked: Vec<ConnectionId>,
 }
 
 /// A change of a connection's state.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::call::outcome::Outcome;
 use crate::quality::machine::{Change, Reason, State};
-use crate::quality::pin::Pin;
+use crate::quality::pin::{Pin, Pinned};
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Figures, Sample};
 use crate::time::Timestamp;
@@ -54,6 +54,12 @@ pub fn pinned(pin: Pin, until: Option<Timestamp>, why: &str) -> String {
     };
     let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
     format!("{place}{until}{}", because(why))
+}
+
+/// A pin that is in force.
+#[must_use]
+pub fn pinned_by(pinned: &Pinned) -> String {
+    format!("{} by {}", self::pinned(pinned.pin, pinned.until, &pinned.why), pinned.who)
 }
 
 /// An operator ended a pin.

@@ -120,7 +120,7 @@ impl Conditions {
 fn present(view: &View, dead: &str) -> BTreeMap<Condition, String> {
     let nodes = view.nodes.iter().filter(|node| node.link.state != LinkState::Up);
     let down = nodes.map(|node| (Condition::NodeDown(node.id.clone()), node.link.reason.clone()));
-    let blocked = view.maps.iter().filter(|map| map.hunt_order.is_empty() && !map.blocked.is_empty());
+    let blocked = view.maps.iter().filter(|map| map.panic);
     let blocked = blocked.map(|map| {
         let names: Vec<_> = map.blocked.iter().map(ToString::to_string).collect();
         (Condition::AllBlocked(map.id.clone()), names.join(", "))
@@ -148,15 +148,15 @@ mod tests {
         let ids = |names: &[&str]| names.iter().map(|name| ConnectionId::new(name).unwrap()).collect::<Vec<_>>();
         let blocked: Vec<_> = ["a", "b"].into_iter().filter(|name| !orders.contains(name)).collect();
         let map = MapView {
-            id: MapId::new("intl").unwrap(),
-            prefixes: Vec::new(),
             hunt_order: ids(orders),
             blocked: ids(&blocked),
+            panic: orders.is_empty(),
+            ..MapView::new(MapId::new("intl").unwrap(), Vec::new())
         };
         let problem = if healthy { "" } else { "the disk is full" };
         View {
             nodes: vec![NodeView { link, ..NodeView::new(id, PbxKind::Asterisk, "") }],
-            maps: vec![map],
+            maps: vec![map.into()],
             storage: StorageView { healthy, problem: problem.to_owned(), ..StorageView::default() },
             ..View::empty(at(0))
         }

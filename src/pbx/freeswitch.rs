@@ -25,6 +25,8 @@ pub struct FsEvent {
     pub outbound: Option<bool>,
     /// The gateway that it was sent to (`variable_sip_gateway_name`): only legs to a gateway have one.
     pub gateway: Option<Arc<str>>,
+    /// The leg that the call comes from (Other-Leg-Unique-ID of a leg whose Other-Type is originator).
+    pub caller: Option<LegId>,
     /// The number dialled.
     pub number: Option<Arc<str>>,
     /// The dialplan's word on the route map (`variable_pm_map`).
@@ -289,6 +291,7 @@ fn channel_event(kind: FsKind, event: &EslEvent) -> Option<FsEvent> {
         leg: LegId::new(""),
         outbound: None,
         gateway: None,
+        caller: None,
         number: None,
         map: None,
         at: None,
@@ -305,6 +308,7 @@ fn channel_event(kind: FsKind, event: &EslEvent) -> Option<FsEvent> {
         recovered: false,
     };
     let mut refused_with = None;
+    let (mut from_caller, mut other) = (false, None);
     for (name, value) in event.fields() {
         let value = || event.first(value);
         match name {
@@ -318,6 +322,8 @@ fn channel_event(kind: FsKind, event: &EslEvent) -> Option<FsEvent> {
             b"Caller-Channel-Answered-Time" => built.answered = built.answered.or(time(&value())),
             b"Caller-Channel-Hangup-Time" => built.hung_up = built.hung_up.or(time(&value())),
             b"Hangup-Cause" => built.cause_name = built.cause_name.or_else(|| Some(FsCause::parse(&value()))),
+            b"Other-Type" => from_caller = &*value() == b"originator",
+            b"Other-Leg-Unique-ID" => other = other.or_else(|| text(value())),
             b"variable_sip_gateway_name" => built.gateway = built.gateway.or_else(|| text(value())),
             b"variable_pm_map" => built.map = built.map.or_else(|| text(value())),
             b"variable_leg_delay_start" => built.delay_sec = number(&value()).unwrap_or(0),
@@ -332,6 +338,7 @@ fn channel_event(kind: FsKind, event: &EslEvent) -> Option<FsEvent> {
         }
     }
     built.sip_status = built.sip_status.or(refused_with);
+    built.caller = other.filter(|_| from_caller).map(|other| LegId::new(&other));
     built.leg = leg?;
     Some(built)
 }

@@ -87,7 +87,7 @@ pub struct Change {
 }
 
 /// Where a connection stands in the hunt orders.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// In its usual place.

@@ -103,6 +103,17 @@ impl Settings {
         self.min_calls.min(self.statistics_window).max(1)
     }
 
+    /// How near the figures are to their thresholds: 1 is on the threshold, less is worse, and the worst monitored metric
+    /// decides. A metric without data says nothing; without any it is 1.
+    #[must_use]
+    pub fn merit(&self, figures: &Figures) -> f64 {
+        let share = |part: Option<f64>, whole: Option<f64>| part.zip(whole).map(|(part, whole)| part / whole);
+        let asr = share(figures.asr, self.asr_threshold_percent);
+        let acd = share(figures.acd, self.acd_threshold_sec);
+        let pdd = share(self.pdd_threshold_sec, figures.pdd.filter(|pdd| *pdd > 0.0));
+        [asr, acd, pdd].into_iter().flatten().reduce(f64::min).unwrap_or(1.0)
+    }
+
     /// The first monitored metric that is strictly on the wrong side of its threshold, in the order ASR, ACD, PDD. A
     /// metric without data crosses nothing.
     #[must_use]

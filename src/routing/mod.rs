@@ -1,9 +1,25 @@
 //! From route maps and the standing of each connection to hunt orders: what a call tries, in which order. Pure.
 //!
-//! [`RouteTable`] holds each map flattened once, in its static order; [`RouteTable::hunt_orders`] is cheap enough to be
-//! asked again at every change of state.
+//! ```text
+//! RouteMaps ──flatten──> StaticOrder ──arrange──> HuntOrder
+//!                             ^           ^
+//!        rule: priorities ────┘           └──── standings (quality, pins)
+//! ```
+//!
+//! [`RouteTable`] holds each map flattened once, in its static order. [`dynamic`] adds what a [`rule`] learnt of each route,
+//! and [`arrange`] is the one place that makes a hunt order of priorities and standings: the engine, `test-call` and the
+//! pages all ask it. [`matching`] says which map a call belongs to, [`picture`] explains an order, and [`question`] is what
+//! people ask about one.
+
+pub mod dynamic;
+pub mod matching;
+pub mod picture;
+pub mod question;
+pub mod rule;
 
 use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::model::{Config, RouteMap, RouteTarget};
 use crate::ids::{ConnectionId, MapId};
@@ -32,6 +48,29 @@ pub struct Route {
     /// Its static priority; smaller is tried first. That of a nested map's connection is the priority of the entry that
     /// brings the map in.
     pub priority: i64,
+    /// Its place as written, which decides between equal priorities.
+    pub written: usize,
+}
+
+/// What happens when every connection of a map is blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenAllBlocked {
+    /// The hunt order is empty and calls fail.
+    #[default]
+    Fail,
+    /// The least bad connection stays in it.
+    LeastBad,
+}
+
+/// How a route is at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RouteNow {
+    /// Where it stands.
+    pub standing: Standing,
+    /// How near its figures are to what is asked of them: 1 is on the threshold, less is worse. `None` where it must not be
+    /// kept though all are blocked, because an operator said that it gets no calls.
+    pub merit: Option<f64>,
 }
 
 /// What a call of a map tries now.
@@ -43,16 +82,54 @@ pub struct HuntOrder {
     pub order: Vec<ConnectionId>,
     /// The connections that are left out.
     pub blocked: Vec<ConnectionId>,
+    /// Whether every connection is blocked; the least bad one may be in the order all the same.
+    pub panic: bool,
+}
+
+/// Routes put in order, by their index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arranged {
+    /// First to last.
+    pub order: Vec<usize>,
+    /// Those that are left out, by priority.
+    pub blocked: Vec<usize>,
+    /// Whether every route is blocked; the least bad one may be in the order all the same.
+    pub panic: bool,
+}
+
+/// Puts the routes of a map in order: by priority, then as written; lowered ones behind all others, blocked ones left out.
+/// Each is its priority, its place as written, and how it is.
+#[must_use]
+pub fn arrange(routes: &[(f64, usize, RouteNow)], when_all_blocked: WhenAllBlocked) -> Arranged {
+    let mut by_priority: Vec<usize> = (0..routes.len()).collect();
+    by_priority.sort_by(|&a, &b| routes[a].0.total_cmp(&routes[b].0).then(routes[a].1.cmp(&routes[b].1)));
+    let that_are = |wanted: Standing| by_priority.iter().copied().filter(move |&i| routes[i].2.standing == wanted);
+    let mut order: Vec<usize> = that_are(Standing::Usual).chain(that_are(Standing::Last)).collect();
+    let mut blocked: Vec<usize> = that_are(Standing::Blocked).collect();
+    let panic = order.is_empty() && !blocked.is_empty();
+    if panic && when_all_blocked == WhenAllBlocked::LeastBad {
+        // Among equals the first one; `max_by` would take the last.
+        let candidates = blocked.iter().rev().filter_map(|&i| Some((i, routes[i].2.merit?)));
+        if let Some((kept, _)) = candidates.max_by(|a, b| a.1.total_cmp(&b.1)) {
+            blocked.retain(|&i| i != kept);
+            order.push(kept);
+        }
+    }
+    Arranged { order, blocked, panic }
 }
 
 impl RouteTable {
     /// Flattens the maps of a checked configuration (no cycles, no unknown names).
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let maps: HashMap<&MapId, &RouteMap> = config.route_maps.iter().map(|map| (&map.id, map)).collect();
+        Self::of(&config.route_maps)
+    }
+
+    fn of(maps: &[RouteMap]) -> Self {
+        let by_id: HashMap<&MapId, &RouteMap> = maps.iter().map(|map| (&map.id, map)).collect();
         let flatten =
-            |map: &RouteMap| StaticOrder { map: map.id.clone(), routes: flatten(map, &maps, &mut HashSet::new()) };
-        Self { maps: config.route_maps.iter().map(flatten).collect() }
+            |map: &RouteMap| StaticOrder { map: map.id.clone(), routes: flatten(map, &by_id, &mut HashSet::new()) };
+        Self { maps: maps.iter().map(flatten).collect() }
     }
 
     /// The static orders, as configured.
@@ -61,11 +138,12 @@ impl RouteTable {
         &self.maps
     }
 
-    /// The hunt order of every map, as configured: lowered connections at the end, blocked ones left out, otherwise in
-    /// the static order.
+    /// The hunt order of every map where nothing was learnt of its routes: lowered connections at the end, blocked ones left
+    /// out, otherwise in the static order.
     #[must_use]
     pub fn hunt_orders(&self, standing: impl Fn(&ConnectionId) -> Standing) -> Vec<HuntOrder> {
-        self.maps.iter().map(|map| map.hunt_order(&standing)).collect()
+        let now = |route: &Route| RouteNow { standing: standing(&route.connection), merit: None };
+        self.maps.iter().map(|map| map.hunt_order(&map.priorities(), WhenAllBlocked::Fail, now)).collect()
     }
 }
 
@@ -73,20 +151,43 @@ impl StaticOrder {
     /// Whether calls of this map try that connection.
     #[must_use]
     pub fn holds(&self, connection: &ConnectionId) -> bool {
-        self.routes.iter().any(|route| route.connection == *connection)
+        self.place_of(connection).is_some()
     }
 
-    fn hunt_order(&self, standing: impl Fn(&ConnectionId) -> Standing) -> HuntOrder {
-        let that_are = |wanted: Standing| {
-            let standing = &standing;
-            let routes = self.routes.iter().map(|route| &route.connection);
-            routes.filter(move |connection| standing(connection) == wanted).cloned()
-        };
-        HuntOrder {
-            map: self.map.clone(),
-            order: that_are(Standing::Usual).chain(that_are(Standing::Last)).collect(),
-            blocked: that_are(Standing::Blocked).collect(),
-        }
+    /// The index of a connection among the routes.
+    #[must_use]
+    pub fn place_of(&self, connection: &ConnectionId) -> Option<usize> {
+        self.routes.iter().position(|route| route.connection == *connection)
+    }
+
+    /// The static priorities, in the order of the routes.
+    #[must_use]
+    pub fn priorities(&self) -> Vec<f64> {
+        self.routes.iter().map(Route::priority).collect()
+    }
+
+    /// The hunt order under those priorities (in the order of the routes).
+    #[must_use]
+    pub fn hunt_order(
+        &self,
+        priorities: &[f64],
+        when_all_blocked: WhenAllBlocked,
+        now: impl Fn(&Route) -> RouteNow,
+    ) -> HuntOrder {
+        let routes = self.routes.iter().zip(priorities);
+        let routes: Vec<_> = routes.map(|(route, &priority)| (priority, route.written, now(route))).collect();
+        let Arranged { order, blocked, panic } = arrange(&routes, when_all_blocked);
+        let names = |places: Vec<usize>| places.into_iter().map(|i| self.routes[i].connection.clone()).collect();
+        HuntOrder { map: self.map.clone(), order: names(order), blocked: names(blocked), panic }
+    }
+}
+
+impl Route {
+    /// Its static priority, to add to.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "the configuration allows a million at most")]
+    pub fn priority(&self) -> f64 {
+        self.priority as f64
     }
 }
 
@@ -96,11 +197,8 @@ fn flatten<'a>(map: &'a RouteMap, maps: &HashMap<&MapId, &'a RouteMap>, open: &m
     if !open.insert(&map.id) {
         return Vec::new();
     }
-    let mut entries: Vec<_> = map.entries.iter().collect();
-    entries.sort_by_key(|entry| entry.priority);
     let mut routes: Vec<Route> = Vec::new();
-    let mut seen = HashSet::new();
-    for entry in entries {
+    for entry in &map.entries {
         let brought_in = match &entry.target {
             RouteTarget::Connection(connection) => vec![connection.clone()],
             RouteTarget::Map(nested) => {
@@ -108,15 +206,19 @@ fn flatten<'a>(map: &'a RouteMap, maps: &HashMap<&MapId, &'a RouteMap>, open: &m
                 nested.into_iter().map(|route| route.connection).collect()
             }
         };
-        let first_time = brought_in.into_iter().filter(|connection| seen.insert(connection.clone()));
-        routes.extend(first_time.map(|connection| Route { connection, priority: entry.priority }));
+        for connection in brought_in {
+            routes.push(Route { connection, priority: entry.priority, written: routes.len() });
+        }
     }
     open.remove(&map.id);
+    routes.sort_by_key(|route| (route.priority, route.written));
+    let mut seen = HashSet::new();
+    routes.retain(|route| seen.insert(route.connection.clone()));
     routes
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::model::RouteEntry;
     use proptest::prelude::*;
@@ -125,7 +227,7 @@ mod tests {
         ConnectionId::new(name).unwrap()
     }
 
-    fn map(name: &str, entries: &[(&str, i64)]) -> RouteMap {
+    pub(crate) fn map(name: &str, entries: &[(&str, i64)]) -> RouteMap {
         let entry = |(target, priority): &(&str, i64)| RouteEntry {
             target: match target.strip_prefix('@') {
                 Some(nested) => RouteTarget::Map(MapId::new(nested).unwrap()),
@@ -138,14 +240,13 @@ mod tests {
             prefixes: Vec::new(),
             entries: entries.iter().map(entry).collect(),
             nodes: Vec::new(),
+            rule: None,
+            when_all_blocked: WhenAllBlocked::Fail,
         }
     }
 
     fn table(maps: &[RouteMap]) -> RouteTable {
-        let by_id: HashMap<_, _> = maps.iter().map(|map| (&map.id, map)).collect();
-        let flat =
-            |map: &RouteMap| StaticOrder { map: map.id.clone(), routes: flatten(map, &by_id, &mut HashSet::new()) };
-        RouteTable { maps: maps.iter().map(flat).collect() }
+        RouteTable::of(maps)
     }
 
     fn order(table: &RouteTable, standing: impl Fn(&str) -> Standing) -> (Vec<String>, Vec<String>) {
@@ -193,6 +294,32 @@ mod tests {
     fn a_cycle_ends() {
         let maps = [map("m", &[("@n", 1), ("a", 2)]), map("n", &[("b", 1), ("@m", 2)])];
         assert_eq!(order(&table(&maps), |_| Standing::Usual).0, ["b", "a"]);
+    }
+
+    #[test]
+    fn a_tie_between_sums_is_decided_by_what_was_written_first() {
+        let table = table(&[map("m", &[("b", 20), ("a", 10)])]);
+        let now = |_: &Route| RouteNow::default();
+        let order = |priorities: &[f64]| table.maps()[0].hunt_order(priorities, WhenAllBlocked::Fail, now).order;
+        assert_eq!(order(&[10.0, 20.0]), [id("a"), id("b")]);
+        assert_eq!(order(&[20.0, 20.0]), [id("b"), id("a")]);
+    }
+
+    #[test]
+    fn where_all_are_blocked_the_least_bad_stays_if_so_wanted_and_never_one_that_an_operator_blocked() {
+        let blocked = |merit| (0.0, 0, RouteNow { standing: Standing::Blocked, merit });
+        let all = [blocked(Some(0.3)), blocked(None), blocked(Some(0.8)), blocked(Some(0.8))];
+        let kept = arrange(&all, WhenAllBlocked::LeastBad);
+        assert_eq!((kept.order, kept.blocked, kept.panic), (vec![2], vec![0, 1, 3], true));
+        let failed = arrange(&all, WhenAllBlocked::Fail);
+        assert_eq!((failed.order, failed.panic), (vec![], true));
+        assert_eq!(arrange(&[blocked(None)], WhenAllBlocked::LeastBad).order, [0; 0]);
+        let with_one = [all[0], (9.0, 1, RouteNow { standing: Standing::Last, merit: None })];
+        assert_eq!(
+            arrange(&with_one, WhenAllBlocked::LeastBad),
+            Arranged { order: vec![1], blocked: vec![0], panic: false }
+        );
+        assert!(!arrange(&[], WhenAllBlocked::LeastBad).panic);
     }
 
     proptest! {

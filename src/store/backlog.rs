@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::op::{AdminRow, ChangeRow, LegRow, StoreOp, Tally, Whose};
-use crate::ids::{LegId, NodeId, QualityKey};
+use crate::ids::{LegId, MapId, NodeId, QualityKey};
 use crate::notify::kept::{Kept, KeptKey};
 use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::Saved;
 use crate::quality::pin::Pinned;
+use crate::routing::dynamic::Learnt;
 use crate::time::Timestamp;
 
 /// Most changes of state that wait. Each is about 300 bytes; a hundred flapping connections with the shortest sensible
@@ -45,6 +46,8 @@ pub(super) struct Pending {
     pub(super) pins: HashMap<QualityKey, Option<Pinned>>,
     /// Bounded by the nodes that are configured.
     pub(super) admins: HashMap<NodeId, AdminRow>,
+    /// `None`: of no use any more. Bounded by the maps that are configured.
+    pub(super) learnt: HashMap<MapId, Option<Box<Learnt>>>,
 }
 
 impl Pending {
@@ -59,6 +62,7 @@ impl Pending {
             + self.mail.len()
             + self.pins.len()
             + self.admins.len()
+            + self.learnt.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -98,6 +102,9 @@ impl Pending {
             StoreOp::Admin(node, row) => {
                 self.admins.insert(node, row);
             }
+            StoreOp::Learnt(map, learnt) => {
+                self.learnt.insert(map, learnt);
+            }
             StoreOp::Mail(kept) => {
                 self.mail.insert(kept.key(), Some(kept));
             }
@@ -135,6 +142,7 @@ impl Pending {
         }
         self.pins.extend(newer.pins);
         self.admins.extend(newer.admins);
+        self.learnt.extend(newer.learnt);
         self.mail.extend(newer.mail);
         self.mail.retain(|key, kept| kept.is_some() || on_disk.mail.contains(key));
         self.make_room()
@@ -379,6 +387,7 @@ mod tests {
         failed: HashMap<QualityKey, Vec<FailedCall>>,
         mail: HashMap<KeptKey, Kept>,
         pins: HashMap<QualityKey, Pinned>,
+        learnt: HashMap<MapId, Learnt>,
         admins: HashMap<NodeId, AdminRow>,
     }
 
@@ -404,6 +413,8 @@ mod tests {
                 StoreOp::Failed(key, call) => self.fail(&key, *call),
                 StoreOp::Pin(key, Some(pinned)) => drop(self.pins.insert(key, pinned)),
                 StoreOp::Pin(key, None) => drop(self.pins.remove(&key)),
+                StoreOp::Learnt(map, Some(learnt)) => drop(self.learnt.insert(map, *learnt)),
+                StoreOp::Learnt(map, None) => drop(self.learnt.remove(&map)),
                 StoreOp::Admin(node, row) => drop(self.admins.insert(node, row)),
                 StoreOp::Mail(kept) => drop(self.mail.insert(kept.key(), kept)),
                 StoreOp::MailGone(key) => drop(self.mail.remove(&key)),
@@ -425,6 +436,12 @@ mod tests {
             self.generation = self.generation.max(pending.generation.unwrap_or(0));
             for (key, calls) in &pending.failed {
                 calls.iter().for_each(|call| self.fail(key, call.clone()));
+            }
+            for (map, learnt) in &pending.learnt {
+                match learnt {
+                    Some(learnt) => drop(self.learnt.insert(map.clone(), Learnt::clone(learnt))),
+                    None => drop(self.learnt.remove(map)),
+                }
             }
             for (key, pinned) in &pending.pins {
                 match pinned {
@@ -464,6 +481,10 @@ mod tests {
             (0..3u8, 0..9u64).prop_map(|(minute, calls)| count(minute, calls)),
             (0..9u64).prop_map(StoreOp::Generation),
             (0..3u8, proptest::option::of(0..9i64)).prop_map(|(n, since)| StoreOp::Pin(key(n), since.map(pinned))),
+            (0..3u8, proptest::option::of(0..9u64)).prop_map(|(n, fingerprint)| {
+                let map = MapId::new(&format!("map-{n}")).unwrap();
+                StoreOp::Learnt(map, fingerprint.map(|fingerprint| Box::new(Learnt { fingerprint, routes: vec![] })))
+            }),
             (0..9i64).prop_map(|since| StoreOp::Admin(node(), admin(since))),
             (0..3u8, 0..99i64).prop_map(|(n, at)| StoreOp::Failed(key(n), Box::new(failed(at)))),
             (0..3u8, 0..9i64).prop_map(|(n, since)| StoreOp::Mail(thread(n, since))),

@@ -20,11 +20,12 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ids::{NodeId, QualityKey};
+use crate::ids::{MapId, NodeId, QualityKey};
 use crate::notify::kept::Kept;
 use crate::notify::notice::FailedCall;
 use crate::quality::machine::Saved;
 use crate::quality::pin::Pinned;
+use crate::routing::dynamic::Learnt;
 
 pub use op::{AdminRow, ChangeRow, LegRow, OUTCOMES, POINTSMAN, StoreOp, Tally, Whose};
 pub use writer::{CHECKPOINT_EVERY, Store, Writer};
@@ -49,6 +50,8 @@ pub struct Restored {
     pub pins: Vec<(QualityKey, Pinned)>,
     /// What operators said of nodes.
     pub admins: Vec<(NodeId, AdminRow)>,
+    /// What the rules of route maps learnt.
+    pub learnt: Vec<(MapId, Learnt)>,
     /// The outbox.
     pub mail: Vec<Kept>,
     /// Rows that could not be read (somebody else wrote them) and were left alone.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::call::outcome::Outcome;
-use crate::ids::{LegId, NodeId, QualityKey};
+use crate::ids::{LegId, MapId, NodeId, QualityKey};
 use crate::notify::kept::{Kept, KeptKey};
 use crate::notify::notice::FailedCall;
 use crate::quality::machine::{Change, Saved};
 use crate::quality::pin::Pinned;
 use crate::quality::window::{Epoch, Sample};
+use crate::routing::dynamic::Learnt;
 use crate::score::Admin;
 use crate::time::Timestamp;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub enum StoreOp {
     Pin(QualityKey, Option<Pinned>),
     /// An operator's word on a node.
     Admin(NodeId, AdminRow),
+    /// What the rule of a map learnt of its routes; `None`: it is of no use any more.
+    Learnt(MapId, Option<Box<Learnt>>),
     /// Something of the outbox; replaces what is kept under its name.
     Mail(Kept),
     /// It is needed no more.

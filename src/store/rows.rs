@@ -22,6 +22,7 @@ use crate::notify::notice::{FAILED_CALLS, FailedCall};
 use crate::quality::machine::{Change, Saved};
 use crate::quality::pin::Pinned;
 use crate::quality::window::{Epoch, Figures, Sample};
+use crate::routing::dynamic::Learnt;
 use crate::time::Timestamp;
 
 /// The two lists of attempts of a connection.
@@ -66,6 +67,7 @@ pub(super) struct Content {
     mail: HashMap<KeptKey, Kept>,
     pins: HashMap<QualityKey, Pinned>,
     admins: HashMap<NodeId, AdminRow>,
+    learnt: HashMap<MapId, Learnt>,
 }
 
 impl Content {
@@ -99,6 +101,9 @@ impl Content {
         }
         for (node, row) in self.admins.iter().filter(|(node, row)| found.admins.get(*node) != Some(*row)) {
             missing.admins.insert(node.clone(), row.clone());
+        }
+        for (map, learnt) in self.learnt.iter().filter(|(map, learnt)| found.learnt.get(*map) != Some(*learnt)) {
+            missing.learnt.insert(map.clone(), Some(Box::new(learnt.clone())));
         }
         missing.generation = (self.generation > found.generation).then_some(self.generation);
         missing
@@ -141,6 +146,9 @@ pub(super) async fn write(
     for (node, row) in &pending.admins {
         write_admin(&mut tx, node, row).await?;
     }
+    for (map, learnt) in &pending.learnt {
+        write_learnt(&mut tx, map, learnt.as_deref()).await?;
+    }
     for (key, kept) in &pending.mail {
         match kept {
             Some(kept) => write_mail(&mut tx, key, kept).await?,
@@ -164,6 +172,12 @@ pub(super) async fn write(
         };
     }
     content.admins.extend(pending.admins.clone());
+    for (map, learnt) in &pending.learnt {
+        match learnt {
+            Some(learnt) => content.learnt.insert(map.clone(), Learnt::clone(learnt)),
+            None => content.learnt.remove(map),
+        };
+    }
     for (key, kept) in &pending.mail {
         match kept {
             Some(kept) => content.mail.insert(key.clone(), kept.clone()),
@@ -513,6 +527,18 @@ async fn write_admin(tx: &mut SqliteTransaction<'_>, node: &NodeId, row: &AdminR
     Ok(())
 }
 
+async fn write_learnt(tx: &mut SqliteTransaction<'_>, map: &MapId, learnt: Option<&Learnt>) -> Result<(), sqlx::Error> {
+    let query = match learnt {
+        None => sqlx::query("DELETE FROM learnt WHERE map = ?").bind(map.as_str()),
+        Some(learnt) => {
+            let body = serde_json::to_string(learnt).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+            sqlx::query("INSERT OR REPLACE INTO learnt (map, body) VALUES (?, ?)").bind(map.as_str()).bind(body)
+        }
+    };
+    query.execute(&mut **tx).await?;
+    Ok(())
+}
+
 async fn write_mail(tx: &mut SqliteTransaction<'_>, key: &KeptKey, kept: &Kept) -> Result<(), sqlx::Error> {
     let body = kept.body().map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     sqlx::query("INSERT OR REPLACE INTO outbox (kind, name, body) VALUES (?, ?, ?)")
@@ -543,6 +569,7 @@ pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restor
         mail: read_mail(&mut tx, &mut restored.unreadable).await?,
         pins: read_pins(&mut tx, &mut restored.unreadable).await?,
         admins: read_admins(&mut tx, &mut restored.unreadable).await?,
+        learnt: read_learnt(&mut tx, &mut restored.unreadable).await?,
     };
     restored.failed = read_failed(&mut tx, &mut restored.unreadable).await?;
     restored.changes = read_changes(&mut tx, CHANGES_RESTORED, &mut restored.unreadable).await?;
@@ -551,6 +578,7 @@ pub(super) async fn read(conn: &mut SqliteConnection) -> Result<(Content, Restor
     restored.machines = content.quality.iter().map(|(key, stored)| (key.clone(), stored.saved.clone())).collect();
     restored.pins = content.pins.clone().into_iter().collect();
     restored.admins = content.admins.clone().into_iter().collect();
+    restored.learnt = content.learnt.clone().into_iter().collect();
     restored.mail = content.mail.values().cloned().collect();
     restored.machines.sort_by(|(a, _), (b, _)| a.cmp(b));
     restored.legs = content.legs.values().cloned().collect();
@@ -752,6 +780,19 @@ fn admin_of(row: &SqliteRow) -> Result<(NodeId, AdminRow), BadRow> {
         since: Timestamp::from_micros(row.try_get("since")?),
     };
     Ok((NodeId::new(row.try_get("node")?)?, admin))
+}
+
+async fn read_learnt(
+    tx: &mut SqliteTransaction<'_>,
+    unreadable: &mut usize,
+) -> Result<HashMap<MapId, Learnt>, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM learnt").fetch_all(&mut **tx).await?;
+    Ok(readable(&rows, learnt_of, unreadable).collect())
+}
+
+fn learnt_of(row: &SqliteRow) -> Result<(MapId, Learnt), BadRow> {
+    let learnt = serde_json::from_str(row.try_get("body")?)?;
+    Ok((MapId::new(row.try_get("map")?)?, learnt))
 }
 
 async fn read_mail(

@@ -39,12 +39,11 @@ pub(crate) fn view(now: Timestamp) -> View {
             fallback_node: None,
             panic: false,
         },
-        maps: vec![MapView {
-            id: MapId::new("intl").unwrap(),
-            prefixes: vec!["00".to_owned(), "+".to_owned()],
+        maps: vec![Arc::new(MapView {
             hunt_order: vec![ConnectionId::new("vendor-b").unwrap(), ConnectionId::new("vendor-a").unwrap()],
             blocked: vec![ConnectionId::new("vendor-c").unwrap()],
-        }],
+            ..MapView::new(MapId::new("intl").unwrap(), vec!["00".to_owned(), "+".to_owned()])
+        })],
         changes: vec![change("vendor-a", 2, now), change("vendor-b", 1, now)],
         storage: StorageView { healthy: true, ..StorageView::default() },
         mail: MailView { configured: true, via: "127.0.0.1:25".to_owned(), sent: 5, dead: 1, ..MailView::default() },
@@ -143,6 +142,7 @@ fn connection(id: &str, map: Option<&str>, now: Timestamp) -> ConnectionView {
         batch_done: None,
         retry_at: None,
         active_calls: 2,
+        unmapped: 0,
         pinned: None,
         calls: Arc::default(),
     }

@@ -31,7 +31,7 @@ pub(in crate::api) struct Maps<'a> {
     /// Grows with every change of a variable.
     generation: u64,
     /// The route maps, in the order configured.
-    maps: &'a [MapView],
+    maps: &'a [Arc<MapView>],
 }
 
 /// Route maps with their hunt orders now

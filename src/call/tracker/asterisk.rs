@@ -38,8 +38,6 @@ const MAX_HELD: usize = 50_000;
 #[derive(Debug, Default)]
 pub(super) struct Own {
     channel: Option<Arc<str>>,
-    /// The leg that the call comes from.
-    caller: Option<LegId>,
     /// Whether a DialBegin was seen.
     dial_begun: bool,
     /// Whether anything shows that it left: a DialBegin, a sign of the far end, the end of dialling.
@@ -275,7 +273,7 @@ impl Legs {
         if !leg.own.dial_begun {
             leg.own.dial_begun = true;
             leg.adopted = leg.adopted && leg.told;
-            leg.own.caller = caller.cloned();
+            leg.caller = caller.cloned();
             leg.number = leg.number.take().or_else(|| number.cloned());
             if !leg.told {
                 // A sign that overtook this event came at once.
@@ -303,10 +301,10 @@ impl Legs {
     /// Whether another leg of the same caller was answered after this one had been dialled.
     fn another_won(&self, id: &LegId) -> bool {
         let Some(lost) = self.set.get(id) else { return false };
-        let Some(caller) = &lost.own.caller else { return false };
+        let Some(caller) = &lost.caller else { return false };
         self.set.iter().any(|(other, leg)| {
             other != id
-                && leg.own.caller.as_ref() == Some(caller)
+                && leg.caller.as_ref() == Some(caller)
                 && leg.answered_at.is_some_and(|answered| answered >= lost.placed_at)
         })
     }

@@ -125,6 +125,7 @@ impl Legs {
         let mut leg = Leg::new(trunk, placed_at, own);
         leg.adopted = event.kind != FsKind::Created;
         leg.told = settled;
+        leg.caller.clone_from(&event.caller);
         self.asked.remove(&event.leg);
         self.set.open(&event.leg, leg, step)
     }

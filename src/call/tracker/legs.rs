@@ -34,6 +34,8 @@ const MAX_PDD: Duration = Duration::from_secs(3600);
 pub(super) struct Leg<X> {
     /// What the PBX calls the connection.
     pub(super) trunk: TrunkName,
+    /// The leg that the call comes from.
+    pub(super) caller: Option<LegId>,
     pub(super) number: Option<Arc<str>>,
     pub(super) map: Option<Arc<str>>,
     pub(super) placed_at: Timestamp,
@@ -58,6 +60,7 @@ impl<X> Leg<X> {
     pub(super) fn new(trunk: TrunkName, placed_at: Timestamp, own: X) -> Self {
         Self {
             trunk,
+            caller: None,
             number: None,
             map: None,
             placed_at,
@@ -106,6 +109,7 @@ impl<X> Leg<X> {
             step.tell(CallEvent::Placed(Placed {
                 leg: id.clone(),
                 trunk: self.trunk.clone(),
+                caller: self.caller.clone(),
                 number: self.number.clone(),
                 map: self.map.clone(),
                 at: self.placed_at,

@@ -60,7 +60,8 @@ impl<'a> Check<'a> {
             let id = self.required(&connection.id, place, "id", "this connection", "\"vendor-a\"");
             let Some(id) = id.cloned() else { continue };
             let causes = Arc::new(cause_table(&shared, &causes));
-            connections.push((Connection { id, customer, names, quality, causes }, place));
+            let judge_per = self.judge_per(connection);
+            connections.push((Connection { id, customer, names, quality, causes, judge_per }, place));
         }
         self.unused_thresholds();
         self.nobody_to_notify(&connections);

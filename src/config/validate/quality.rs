@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::{Check, tables};
 use crate::config::de::Located;
-use crate::config::model::Connection;
+use crate::config::model::{Connection, JudgePer};
 use crate::config::raw::{self, Quality};
 use crate::config::report::{Draft, Mark};
 use crate::config::tree::PlaceId;
@@ -59,6 +59,12 @@ impl<'a> Check<'a> {
         let shared = self.raw.quality.get();
         let layers: Vec<&'a Quality> = raw.quality.get().into_iter().chain(shared).collect();
         self.settings(&layers, raw.quality.place.or(raw.id.place))
+    }
+
+    /// Over what a connection is judged: as it says itself, else as the file says for all.
+    pub(super) fn judge_per(&self, raw: &raw::Connection) -> JudgePer {
+        let layers = raw.quality.get().into_iter().chain(self.raw.quality.get());
+        layers.filter_map(|quality| quality.judge_per.get().copied()).next().unwrap_or_default()
     }
 
     /// Warns of thresholds that nothing uses, and checks the defaults even where there is no connection.

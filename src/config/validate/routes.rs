@@ -11,6 +11,7 @@ use crate::config::tree::PlaceId;
 use crate::dialplan::names;
 use crate::ids::{ConnectionId, MapId, NodeId};
 use crate::pbx::PbxKind;
+use crate::routing::rule::{self, Measure, Rule};
 
 /// Most bytes of a variable's name and value together: Asterisk refuses longer lines.
 const MAX_AMI_LINE: usize = 1000;
@@ -69,7 +70,7 @@ impl<'a> Check<'a> {
             let message = format!("{whose} has no entries: calls that use it have nowhere to go");
             self.note(Draft::warning(Mark::Value(raw.entries.place.unwrap_or(place)), message));
         }
-        self.rule(raw);
+        let rule = self.rule_of(raw);
         let entries = tables(&raw.entries).filter_map(|(entry, place)| self.entry(entry, place)).collect();
         self.one_entry_per_target(&raw.entries, &whose);
         Some(RouteMap {
@@ -77,18 +78,23 @@ impl<'a> Check<'a> {
             prefixes: texts(&raw.prefixes).map(|(prefix, _)| prefix.to_owned()).collect(),
             entries,
             nodes: self.nodes_of(raw),
+            rule,
+            when_all_blocked: raw.when_all_blocked.get().copied().unwrap_or_default(),
         })
     }
 
-    fn rule(&mut self, raw: &'a raw::RouteMap) {
-        let Some((rule, place)) = raw.rule.placed() else { return };
+    /// The rule of a map, with its enabled criteria.
+    fn rule_of(&mut self, raw: &'a raw::RouteMap) -> Option<Rule> {
+        let (id, place) = raw.rule.placed()?;
         let rules = &self.raw.routing_rules;
-        let known = tables(rules).filter_map(|(rule, _)| Some(rule.id.get()?.as_str()));
-        if !known.clone().any(|known| known == rule) {
-            self.unknown("routing rule", rule, Mark::Value(place), known);
-        }
-        let message = "`rule` is not applied yet: this version orders by priority and quality alone";
-        self.note(Draft::warning(Mark::Key(place), message));
+        let known = tables(rules).filter_map(|(rule, _)| Some((rule.id.get()?, rule)));
+        let Some((_, rule)) = known.clone().find(|(known, _)| *known == id) else {
+            self.unknown("routing rule", id, Mark::Value(place), known.map(|(id, _)| id.as_str()));
+            return None;
+        };
+        let criteria = criteria(rule).into_iter();
+        let criteria = criteria.filter_map(|(measure, raw)| Some((measure, enabled(raw.get()?)?)));
+        Some(Rule { id: id.as_str().into(), criteria: criteria.collect() })
     }
 
     fn entry(&mut self, raw: &'a raw::Entry, place: PlaceId) -> Option<RouteEntry> {
@@ -274,14 +280,9 @@ impl<'a> Check<'a> {
         self.unique("routing rules", tables(&raw.routing_rules).filter_map(|(rule, _)| rule.id.placed()));
         for (rule, place) in tables(&raw.routing_rules) {
             self.required(&rule.id, place, "id", "this routing rule", "\"standard\"");
-            let criteria = [
-                ("success_percent", &rule.success_percent),
-                ("avg_duration_sec", &rule.avg_duration_sec),
-                ("signalling_failure_percent", &rule.signalling_failure_percent),
-            ];
-            for (key, criterion) in criteria {
+            for (measure, criterion) in criteria(rule) {
                 if let Some((criterion, place)) = criterion.placed() {
-                    self.criterion(criterion, key, place);
+                    self.criterion(criterion, measure.as_str(), place);
                 }
             }
         }
@@ -301,6 +302,24 @@ impl<'a> Check<'a> {
             }
         }
     }
+}
+
+fn criteria(rule: &raw::RoutingRule) -> [(Measure, &Located<Criterion>); 3] {
+    [
+        (Measure::SuccessPercent, &rule.success_percent),
+        (Measure::AvgDurationSec, &rule.avg_duration_sec),
+        (Measure::SignallingFailurePercent, &rule.signalling_failure_percent),
+    ]
+}
+
+/// A criterion that is on and complete.
+fn enabled(raw: &Criterion) -> Option<rule::Criterion> {
+    raw.enabled.get().filter(|enabled| **enabled)?;
+    Some(rule::Criterion {
+        weight: *raw.weight.get()?,
+        latency: u32::try_from(*raw.latency.get()?).ok()?,
+        compensation: *raw.compensation.get()?,
+    })
 }
 
 /// The connections of a map and of the maps in it, each once.

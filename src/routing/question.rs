@@ -1,0 +1,166 @@
+//! What would a call try, and why? Asked by `test-call`, `test-dialplan` and the pages, answered from the pictures of the
+//! maps. Pure.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::routing::matching::{Match, Prefixes};
+use crate::routing::picture::{MapView, NotInMap, WhatIf};
+
+/// Longest number that is asked about; E.164 has 15 digits, and dialplans put codes in front.
+const MAX_NUMBER: usize = 64;
+
+/// A question about a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The number dialled. Blanks and the signs that people write between digits do not matter.
+    pub number: String,
+    /// The route map, where the dialplan names it; otherwise the number decides.
+    pub map: Option<String>,
+    /// What is to be assumed.
+    #[serde(default)]
+    pub what_if: WhatIf,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = TestCall)]
+pub struct Answer {
+    /// The number, without what people write between digits.
+    pub number: String,
+    /// Why it is this map.
+    pub matched: Match,
+    /// The map as it is, or as it would be.
+    pub map: MapView,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswerable {
+    /// The number is none.
+    #[error("{0:?} is not a number: digits, with or without a \"+\" in front, \"*\" and \"#\"")]
+    NotANumber(String),
+    /// There is no such map.
+    #[error("there is no route map {name:?}; there are {known}", known = list(known))]
+    NoSuchMap {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// No map serves the number.
+    #[error(
+        "no route map serves {0}: none of their prefixes begins it, and there is no map for all other numbers (\"\")"
+    )]
+    NotServed(String),
+    /// A connection that the map does not have.
+    #[error(transparent)]
+    NotInMap(#[from] NotInMap),
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl Question {
+    /// Answers from the pictures of all maps.
+    ///
+    /// # Errors
+    /// See [`Unanswerable`].
+    pub fn answer(&self, maps: &[Arc<MapView>]) -> Result<Answer, Unanswerable> {
+        let number = number(&self.number)?;
+        let prefixes = Prefixes::new(maps.iter().map(|map| (&map.id, &*map.prefixes)));
+        let (map, matched) = match &self.map {
+            Some(name) => {
+                let map = prefixes.named(name).ok_or_else(|| Unanswerable::NoSuchMap {
+                    name: name.chars().take(80).collect(),
+                    known: maps.iter().map(|map| map.id.to_string()).collect(),
+                })?;
+                (map, Match::Named)
+            }
+            None => {
+                let served = prefixes.serving(&number);
+                let (map, prefix) = served.ok_or_else(|| Unanswerable::NotServed(number.clone()))?;
+                (map, Match::Prefix(prefix.to_owned()))
+            }
+        };
+        let map = &maps[map];
+        let map = if self.what_if.is_empty() { MapView::clone(map) } else { map.assuming(&self.what_if)? };
+        Ok(Answer { number, matched, map })
+    }
+}
+
+/// The number without what people write between digits.
+fn number(text: &str) -> Result<String, Unanswerable> {
+    let number: String = text.chars().filter(|c| !" -()./\u{a0}".contains(*c)).collect();
+    let (first, rest) = (number.strip_prefix('+').unwrap_or(&number), number.len());
+    let legal = first.chars().all(|c| c.is_ascii_digit() || matches!(c, '*' | '#'));
+    if first.is_empty() || rest > MAX_NUMBER || !legal {
+        return Err(Unanswerable::NotANumber(text.chars().take(80).collect()));
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ConnectionId, MapId};
+    use crate::routing::Route;
+    use crate::routing::picture::{Assumed, RouteView};
+
+    fn maps() -> Vec<Arc<MapView>> {
+        let map = |name: &str, prefix: &str| {
+            let route = |(written, name): (usize, &str)| {
+                let connection = ConnectionId::new(name).unwrap();
+                RouteView::new(&Route { connection, priority: 10, written }, None)
+            };
+            let mut map = MapView::new(MapId::new(name).unwrap(), vec![prefix.to_owned()]);
+            map.routes = ["a", "b", "c"].into_iter().enumerate().map(route).collect();
+            map.derive();
+            Arc::new(map)
+        };
+        vec![map("intl", "00"), map("uk", "0044")]
+    }
+
+    fn ask(number: &str, map: Option<&str>, what_if: WhatIf) -> Result<Answer, Unanswerable> {
+        Question { number: number.to_owned(), map: map.map(str::to_owned), what_if }.answer(&maps())
+    }
+
+    fn order(answer: &Answer) -> Vec<&str> {
+        answer.map.hunt_order.iter().map(ConnectionId::as_str).collect()
+    }
+
+    #[test]
+    fn the_number_decides_unless_a_map_is_named() {
+        let answer = ask("0044 (20) 7183-8750", None, WhatIf::default()).unwrap();
+        assert_eq!((&*answer.number, answer.map.id.as_str()), ("00442071838750", "uk"));
+        assert_eq!(answer.matched, Match::Prefix("0044".to_owned()));
+        assert_eq!(ask("0044", Some("intl"), WhatIf::default()).unwrap().map.id.as_str(), "intl");
+        assert!(matches!(ask("112", None, WhatIf::default()), Err(Unanswerable::NotServed(_))));
+        assert!(matches!(ask("112", Some("x"), WhatIf::default()), Err(Unanswerable::NoSuchMap { .. })));
+        for bad in ["", "+", "12a", "1+2", "\u{1b}[2J", &"1".repeat(65)] {
+            assert!(matches!(ask(bad, None, WhatIf::default()), Err(Unanswerable::NotANumber(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_assumed_moves_routes_and_says_why() {
+        let id = |name: &str| ConnectionId::new(name).unwrap();
+        let assume = |name: &str, state| WhatIf { assume: vec![(id(name), state)], without: vec![] };
+        assert_eq!(order(&ask("00", None, WhatIf::default()).unwrap()), ["a", "b", "c"]);
+        let lowered = ask("00", None, assume("a", Assumed::Bad)).unwrap();
+        assert_eq!(order(&lowered), ["b", "c", "a"]);
+        let last = lowered.map.routes.last().unwrap();
+        assert_eq!(last.reason, "at the end: Connection preference lowered due to bad quality (assumed)");
+        let blocked = ask("00", None, assume("b", Assumed::Blocked)).unwrap();
+        assert_eq!((order(&blocked), blocked.map.routes[2].place), (vec!["a", "c"], None));
+        let without = ask("00", None, WhatIf { assume: vec![], without: vec![id("a"), id("a")] }).unwrap();
+        assert_eq!((order(&without), without.map.routes.len()), (vec!["b", "c"], 2));
+        assert!(matches!(ask("00", None, assume("d", Assumed::Bad)), Err(Unanswerable::NotInMap(_))));
+        assert!(matches!(
+            ask("00", None, WhatIf { assume: vec![], without: vec![id("d")] }),
+            Err(Unanswerable::NotInMap(_))
+        ));
+    }
+}
