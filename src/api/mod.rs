@@ -27,6 +27,7 @@ use tokio::sync::{broadcast, watch};
 use crate::balance::Router;
 use crate::clock::Clock;
 use crate::config::model::Mode;
+use crate::dialplan::readback::Probes;
 use crate::engine::request::Desk;
 use crate::engine::view::{ChangeView, View};
 use crate::notify::run::OutboxDesk;
@@ -53,6 +54,8 @@ pub struct Sources {
     pub clock: Clock,
     /// Whether the digits of called numbers are masked, as they are in mails.
     pub mask_numbers: bool,
+    /// The way to the variables that the nodes hold.
+    pub probes: Probes,
 }
 
 /// What bounds the use of the server. The defaults are for production; tests make them smaller.

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::app::App;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{changes, connections, events, health, nodes, outbox, route, status};
+use super::routes::{changes, connections, events, health, maps, nodes, outbox, route, status};
 
 /// What is said of all paths together.
 #[derive(utoipa::OpenApi)]
@@ -27,6 +27,7 @@ use super::routes::{changes, connections, events, health, nodes, outbox, route, 
         (name = "routing", description = "Which node the next call should go to"),
         (name = "nodes", description = "The PBXs"),
         (name = "connections", description = "The vendors' trunks"),
+        (name = "maps", description = "Route maps: their hunt orders, and what a call would try"),
         (name = "status", description = "Everything at once"),
         (name = "outbox", description = "Mails"),
         (name = "health", description = "For whoever watches the process"),
@@ -68,7 +69,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(changes::changes))
         .routes(routes!(events::events))
         .routes(routes!(status::status))
-        .routes(routes!(status::maps))
+        .routes(routes!(maps::maps))
+        .routes(routes!(maps::map))
+        .routes(routes!(maps::test_dialplan))
         .routes(routes!(status::document))
         .routes(routes!(outbox::outbox))
         .routes(routes!(outbox::retry))

@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dialplan::report::Report;
 use crate::engine::view::View;
 use crate::ids::{NodeId, QualityKey};
 use crate::notify::letter::Letter;
 use crate::quality::pin::Pin;
+use crate::routing::question::Question;
 use crate::score::Admin;
 
 pub use client::{request, request_blocking};
@@ -80,6 +82,8 @@ pub enum Request {
         /// Why; may be empty.
         why: String,
     },
+    /// What a call would try, and whether the PBXs know.
+    TestDialplan(Question),
     /// The letters of the outbox.
     Outbox {
         /// Also those that are settled.
@@ -119,6 +123,8 @@ pub enum Response {
     Status(Arc<View>),
     /// It was done.
     Done,
+    /// To [`Request::TestDialplan`].
+    TestDialplan(Box<Report>),
     /// To [`Request::Outbox`]: oldest first, without their bodies.
     Outbox(Vec<Letter>),
     /// To [`Request::OutboxRetry`] and [`Request::OutboxDrop`]: how many deliveries it concerns.

@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, Request, Response};
 use crate::clock::Clock;
+use crate::dialplan::readback::Probes;
+use crate::dialplan::report::report;
 use crate::engine::request::{self as engine, By, Desk};
 use crate::engine::view::View;
 use crate::notify::run::{OutboxDesk, Refused, Which};
@@ -144,6 +146,8 @@ pub struct Engine {
     pub desk: Desk,
     /// Its clock.
     pub clock: Clock,
+    /// The way to the variables that the nodes hold.
+    pub probes: Probes,
 }
 
 impl Engine {
@@ -236,6 +240,13 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
         }
         Ok(Request::Reset { key, who, why }) => {
             sources.engine.ask(&who, &why, |by| engine::Request::Reset { key, by }).await
+        }
+        Ok(Request::TestDialplan(question)) => {
+            let view = Arc::clone(&sources.view.borrow());
+            match report(&question, &view, &sources.engine.probes).await {
+                Ok(report) => Response::TestDialplan(Box::new(report)),
+                Err(why) => Response::Refused(why.to_string()),
+            }
         }
         Err(error) => Response::Refused(format!(
             "not understood: {error}; this is pointsman {}, is yours of another version?",

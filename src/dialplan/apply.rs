@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use crate::clock::Clock;
 use crate::config::model::{Node, Variables};
 use crate::dialplan::desired::Desired;
+use crate::dialplan::readback::Probe;
 use crate::dialplan::reconcile::{AstDb, Finding, Purpose, Reconciler};
 use crate::engine::view::{LinkState, LinkView, VariablesView};
 use crate::ids::NodeId;
@@ -25,8 +26,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What a node should hold, and which life of the PBX that is for.
 #[derive(Clone, Debug)]
-struct Wanted {
-    desired: Arc<Desired>,
+pub struct Wanted {
+    pub(super) desired: Arc<Desired>,
     cause_at: Timestamp,
     restarts: u64,
 }
@@ -36,6 +37,7 @@ struct Wanted {
 pub struct Applier {
     wanted: watch::Sender<Wanted>,
     view: watch::Receiver<VariablesView>,
+    probe: Probe,
 }
 
 impl Applier {
@@ -53,6 +55,12 @@ impl Applier {
     #[must_use]
     pub fn view(&self) -> VariablesView {
         *self.view.borrow()
+    }
+
+    /// Reads what the node holds, beside what it should.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        self.probe.clone()
     }
 
     /// Waits until the node holds what it was last told to, at most `patience`. Says whether it does.
@@ -80,9 +88,16 @@ pub fn spawn(node: &Node, variables: &Variables, link: &Link, clock: Clock, task
         clock,
         shown,
     };
+    let probe = Probe {
+        node: node.id.clone(),
+        kind: node.kind,
+        wanted: wanted.subscribe(),
+        link: link.view.clone(),
+        commander: link.commander.clone(),
+    };
     let (link, stopping) = (link.view.clone(), tasks.clone());
     tasks.spawn(async move { task.run(asked, link, &stopping).await });
-    Applier { wanted, view }
+    Applier { wanted, view, probe }
 }
 
 struct Task {

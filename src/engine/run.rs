@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::config::model::Config;
 use crate::control::{self, ControlError};
 use crate::dialplan::apply::{self, Applier};
+use crate::dialplan::readback::Probes;
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::local::Machine;
@@ -108,6 +109,8 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     let (events, inbox) = mpsc::channel(INBOX);
     let nodes: Vec<NodeTasks> =
         (0..config.nodes.len()).map(|node| NodeTasks::start(&config, node, clock, &events, &links)).collect();
+    let probes = nodes.iter().map(|node| node.applier.probe()).collect();
+    let probes = Probes::new(&config.variables.prefix, probes);
     let (desk, asked) = Desk::new();
     let router = Router::new(fastrand::u64(..));
     let (changes, _) = broadcast::channel(CHANGES_KEPT);
@@ -121,6 +124,7 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
             outbox: outbox.clone(),
             clock,
             mask_numbers: config.email.as_ref().is_none_or(|email| email.mask_numbers),
+            probes: probes.clone(),
         };
         api::serve(http, sources, &serving).listening()
     });
@@ -134,7 +138,7 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
     let view = driver.view.subscribe();
-    let ours = control::Engine { desk: desk.clone(), clock };
+    let ours = control::Engine { desk: desk.clone(), clock, probes };
     control::serve(&config.control_socket, view.clone(), outbox.clone(), ours, &serving).await?;
     let stopping = engine_tasks.clone();
     engine_tasks.spawn(async move { driver.run(inbox, asked, &stopping).await });

@@ -4,7 +4,6 @@
 //! inputs and [`MapView::derive`] makes the order anew, by the same rules as the engine.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +86,7 @@ pub struct WhatIf {
 }
 
 /// A state to assume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Assumed {
     /// In its usual place.
@@ -100,6 +99,26 @@ pub enum Assumed {
     Last,
     /// Blocked.
     Blocked,
+}
+
+/// Why an assumption is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an assumption: write it like vendor-a=bad, with good, bad, retry, last or blocked")]
+pub struct BadAssumption(String);
+
+/// An assumption as it is written: `vendor-a=bad`.
+///
+/// # Errors
+/// [`BadAssumption`] where it is none.
+pub fn assumption(text: &str) -> Result<(ConnectionId, Assumed), BadAssumption> {
+    let read = || {
+        let (connection, state) = text.split_once('=')?;
+        let state = [Assumed::Good, Assumed::Bad, Assumed::Retry, Assumed::Last, Assumed::Blocked]
+            .into_iter()
+            .find(|known| known.as_str() == state)?;
+        Some((ConnectionId::new(connection).ok()?, state))
+    };
+    read().ok_or_else(|| BadAssumption(text.chars().take(80).collect()))
 }
 
 /// A connection that a question names and the map does not have.
@@ -121,6 +140,18 @@ impl WhatIf {
 }
 
 impl Assumed {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Retry => "retry",
+            Self::Last => "last",
+            Self::Blocked => "blocked",
+        }
+    }
+
     /// What it makes of a connection: the word for dialplans, where that puts it, and the sentence.
     fn applied(self, action: BadQualityAction) -> (&'static str, Standing, &'static str) {
         match (self, action) {
@@ -136,18 +167,6 @@ impl Assumed {
                 ("blocked", Standing::Blocked, "Connection blocked due to bad quality")
             }
         }
-    }
-}
-
-impl fmt::Display for Assumed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Good => "good",
-            Self::Bad => "bad",
-            Self::Retry => "retry",
-            Self::Last => "last",
-            Self::Blocked => "blocked",
-        })
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::ids::{ConnectionId, MapId};
     use crate::routing::Route;
-    use crate::routing::picture::{Assumed, RouteView};
+    use crate::routing::picture::{Assumed, RouteView, assumption};
 
     fn maps() -> Vec<Arc<MapView>> {
         let map = |name: &str, prefix: &str| {
@@ -141,6 +141,15 @@ mod tests {
         assert!(matches!(ask("112", Some("x"), WhatIf::default()), Err(Unanswerable::NoSuchMap { .. })));
         for bad in ["", "+", "12a", "1+2", "\u{1b}[2J", &"1".repeat(65)] {
             assert!(matches!(ask(bad, None, WhatIf::default()), Err(Unanswerable::NotANumber(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_assumption_is_a_connection_and_a_state() {
+        let read = |text| assumption(text).ok().map(|(connection, state)| (connection.to_string(), state));
+        assert_eq!(read("vendor-a=bad"), Some(("vendor-a".to_owned(), Assumed::Bad)));
+        for bad in ["", "vendor-a", "=bad", "vendor-a=", "vendor-a=worse", "a b=bad", "vendor-a=bad=good"] {
+            assert_eq!(read(bad), None, "{bad}");
         }
     }
 

@@ -10,6 +10,7 @@ use pointsman::balance::Router;
 use pointsman::clock::Clock;
 use pointsman::config::model::{Http, Mode, Role, Token};
 use pointsman::config::{Format, Purpose, load_text};
+use pointsman::dialplan::readback::Probes;
 use pointsman::engine::request::{Asked, Desk, Refused, Request};
 use pointsman::engine::view::{ChangeView, View};
 use pointsman::notify::kept::Kept;
@@ -67,6 +68,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         outbox: mail(clock, seen, &others).desk(),
         clock,
         mask_numbers: true,
+        probes: Probes::default(),
     };
     Played { sources, view, router, asked, others }
 }

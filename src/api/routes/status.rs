@@ -1,4 +1,4 @@
-//! The picture as a whole, and the hunt orders.
+//! The picture as a whole, and the description of the API.
 
 use std::sync::Arc;
 
@@ -6,12 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::Asked;
-use crate::engine::view::{MapView, View};
-use crate::time::Timestamp;
+use crate::engine::view::View;
 
 /// Everything at once
 ///
@@ -21,26 +18,6 @@ use crate::time::Timestamp;
 ))]
 pub(in crate::api) async fn status(State(app): Asked) -> Json<Arc<View>> {
     Json(app.view())
-}
-
-/// The hunt orders.
-#[derive(Debug, Serialize, ToSchema)]
-pub(in crate::api) struct Maps<'a> {
-    /// When the picture was made.
-    at: Timestamp,
-    /// Grows with every change of a variable.
-    generation: u64,
-    /// The route maps, in the order configured.
-    maps: &'a [Arc<MapView>],
-}
-
-/// Route maps with their hunt orders now
-#[utoipa::path(get, path = "/api/maps", tag = "status", responses(
-    (status = 200, description = "The maps", body = Maps<'_>),
-))]
-pub(in crate::api) async fn maps(State(app): Asked) -> Response {
-    let view = app.view();
-    Json(Maps { at: view.at, generation: view.generation, maps: &view.maps }).into_response()
 }
 
 /// This document
