@@ -10,6 +10,7 @@
 //! | 2 | wrong usage, or a configuration with errors |
 //! | 141 | whoever read our output went away; ended quietly, as other programs do (128 + SIGPIPE) |
 
+mod attempts;
 pub mod check;
 pub mod clear;
 pub mod completions;

@@ -11,11 +11,12 @@ use crate::config::model::{Config, Connection, Node, Scoring};
 use crate::dialplan::desired::{self, Desired, StateVariable};
 use crate::dialplan::names;
 use crate::engine::effect::Effect;
+use crate::engine::explain;
 use crate::engine::health::Health;
 use crate::engine::request::{By, NewConfig, Refused, Request};
 use crate::engine::routes::Routes;
 use crate::engine::view::{
-    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, RouteView, UnknownTrunk, VariablesView, View,
+    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View,
 };
 use crate::engine::words;
 use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
@@ -27,8 +28,6 @@ use crate::quality::machine::{Change, Machine, Reason, Saved, State};
 use crate::quality::pin::{self, Pin, Pinned};
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Epoch, Sample};
-use crate::routing::rule::Values;
-use crate::routing::{Route, RouteNow};
 use crate::score::{Admin, Load, Source};
 use crate::store::{AdminRow, ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
 use crate::time::Timestamp;
@@ -222,7 +221,7 @@ impl Engine {
     /// it is theirs.
     fn seat(&self, connection: usize, map: Option<usize>) -> Option<Seat> {
         let connection = &self.config.connections[connection].id;
-        let pair = map.and_then(|map| self.book.seat(&pair(connection, self.routes.name(map))));
+        let pair = map.and_then(|map| self.book.seat(&explain::pair(connection, self.routes.name(map))));
         pair.or_else(|| self.book.seat(&QualityKey::connection(connection.clone())))
     }
 
@@ -513,7 +512,7 @@ impl Engine {
         let Self { routes, config, book, pins, .. } = self;
         let (name, caller) = (routes.name(map).clone(), caller.map(|caller| (node, caller.clone())));
         let connection = &config.connections[connection].id;
-        routes.placed(map, connection, caller, now, |route| route_now(book, pins, &name, &route.connection));
+        routes.placed(map, connection, caller, now, |route| explain::route_now(book, pins, &name, &route.connection));
     }
 
     /// More is known of a leg that is up; a restart must not forget it.
@@ -685,7 +684,7 @@ impl Engine {
             self.order_anew(now);
         } else if !learnt.is_empty() {
             let Self { routes, book, pins, .. } = self;
-            let changed = routes.reorder(learnt, |map, route| route_now(book, pins, map, &route.connection));
+            let changed = routes.reorder(learnt, |map, route| explain::route_now(book, pins, map, &route.connection));
             self.replace_orders(&changed, now);
         }
     }
@@ -693,7 +692,7 @@ impl Engine {
     /// Makes every order and every variable anew.
     fn order_anew(&mut self, now: Timestamp) {
         let Self { routes, book, pins, .. } = self;
-        routes.reorder_all(|map, route| route_now(book, pins, map, &route.connection));
+        routes.reorder_all(|map, route| explain::route_now(book, pins, map, &route.connection));
         let next = self.generation + 1;
         let wanted: Vec<Desired> = self.config.nodes.iter().map(|node| self.desired(node, next)).collect();
         if wanted.iter().zip(&self.nodes).all(|(wanted, node)| wanted.says_the_same(&node.desired)) {
@@ -906,65 +905,15 @@ impl Engine {
             return picture;
         }
         let (state, configured) = (&self.routes.maps()[map], &self.config.route_maps[map]);
-        let routes = state.static_order().routes.iter().enumerate();
-        let mut picture = MapView {
-            rule: state.rule().cloned(),
-            when_all_blocked: state.when_all_blocked(),
-            routes: routes
-                .map(|(index, route)| self.route_view(&configured.id, route, state.values().get(index)))
-                .collect(),
-            ..MapView::new(configured.id.clone(), configured.prefixes.clone())
-        };
-        picture.derive();
-        let picture = Arc::new(picture);
+        let picture = Arc::new(explain::map(configured, state, &self.book, &self.pins));
         self.routes.keep_picture(map, &picture);
         picture
-    }
-
-    fn route_view(&self, map: &MapId, route: &Route, values: Option<&Values>) -> RouteView {
-        let RouteNow { standing, merit } = route_now(&self.book, &self.pins, map, &route.connection);
-        let judged = key_in(&self.book, map, &route.connection);
-        let machine = judged.as_ref().and_then(|key| Some((key, self.book.get(key)?)));
-        let pinned = judged.as_ref().and_then(|key| self.pins.get(key));
-        let quality = match (pinned, machine) {
-            (Some(pinned), _) => words::pinned_by(pinned),
-            (None, Some((_, machine))) => machine.words(),
-            (None, None) => String::new(),
-        };
-        RouteView {
-            state: machine.map_or("good", |(key, machine)| self.word(key, machine)).to_owned(),
-            quality,
-            standing,
-            merit,
-            action: machine.map(|(_, machine)| machine.settings().bad_quality_action).unwrap_or_default(),
-            ..RouteView::new(route, values)
-        }
     }
 }
 
 fn trunks_on(config: &Config, node: &Node) -> HashMap<String, usize> {
     let connections = config.connections.iter().enumerate();
     connections.map(|(index, connection)| (connection.name_on(&node.id).to_owned(), index)).collect()
-}
-
-fn pair(connection: &ConnectionId, map: &MapId) -> QualityKey {
-    QualityKey { connection: connection.clone(), map: Some(map.clone()) }
-}
-
-/// Under which key a connection is judged within a map.
-fn key_in(book: &Book, map: &MapId, connection: &ConnectionId) -> Option<QualityKey> {
-    let keys = [pair(connection, map), QualityKey::connection(connection.clone())];
-    keys.into_iter().find(|key| book.seat(key).is_some())
-}
-
-/// How a route is: its state, and above that the operator's word.
-fn route_now(book: &Book, pins: &HashMap<QualityKey, Pinned>, map: &MapId, connection: &ConnectionId) -> RouteNow {
-    let Some(key) = key_in(book, map, connection) else { return RouteNow::default() };
-    let Some(machine) = book.get(&key) else { return RouteNow::default() };
-    match pins.get(&key) {
-        Some(pinned) => RouteNow { standing: pinned.pin.standing(), merit: None },
-        None => RouteNow { standing: machine.standing(), merit: Some(machine.settings().merit(&machine.figures())) },
-    }
 }
 
 fn node_view(

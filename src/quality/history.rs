@@ -26,6 +26,17 @@ pub struct Attempt {
     pub pdd_ms: Option<u64>,
 }
 
+/// What happens while attempts are played.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// An attempt was placed.
+    Placed(Seat),
+    /// An attempt ended.
+    Ended(Seat, &'a Sample),
+    /// A state changed.
+    Changed(Seat, &'a Change),
+}
+
 /// What happens at one instant, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
@@ -45,6 +56,23 @@ pub fn play<E>(
     until: Timestamp,
     mut on_change: impl FnMut(&Book, Seat, &Change) -> Result<(), E>,
 ) -> Result<(), E> {
+    follow(book, attempts, until, |book, event| match event {
+        Event::Changed(seat, change) => on_change(book, seat, change),
+        Event::Placed(_) | Event::Ended(..) => Ok(()),
+    })
+}
+
+/// As [`play`], for those who want to see every attempt: a placement and an end are told before the book has its change of
+/// state from them.
+///
+/// # Errors
+/// The first one of `on_event`; the rest is not played.
+pub fn follow<E>(
+    book: &mut Book,
+    attempts: &[Attempt],
+    until: Timestamp,
+    mut on_event: impl FnMut(&Book, Event<'_>) -> Result<(), E>,
+) -> Result<(), E> {
     let mut steps: Vec<(Timestamp, Step, usize)> = Vec::with_capacity(attempts.len() * 2);
     for (index, attempt) in attempts.iter().enumerate() {
         let end = if attempt.ended_at > attempt.placed_at { Step::End } else { Step::EndAtOnce };
@@ -54,29 +82,33 @@ pub fn play<E>(
     steps.sort_unstable();
     let mut epochs = vec![Epoch::default(); attempts.len()];
     for (at, step, index) in steps {
-        fire(book, at, &mut on_change)?;
+        fire(book, at, &mut on_event)?;
         let attempt = &attempts[index];
         match step {
-            Step::Placement => epochs[index] = book.placed(attempt.seat),
+            Step::Placement => {
+                on_event(book, Event::Placed(attempt.seat))?;
+                epochs[index] = book.placed(attempt.seat);
+            }
             Step::End | Step::EndAtOnce => {
                 let sample = sample(attempt, epochs[index]);
+                on_event(book, Event::Ended(attempt.seat, &sample))?;
                 if let Some(change) = book.finished(attempt.seat, &sample, at) {
-                    on_change(book, attempt.seat, &change)?;
+                    on_event(book, Event::Changed(attempt.seat, &change))?;
                 }
             }
         }
     }
-    fire(book, until, &mut on_change)
+    fire(book, until, &mut on_event)
 }
 
 fn fire<E>(
     book: &mut Book,
     until: Timestamp,
-    on_change: &mut impl FnMut(&Book, Seat, &Change) -> Result<(), E>,
+    on_event: &mut impl FnMut(&Book, Event<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     while let Some(due) = book.next_deadline().filter(|due| *due <= until) {
         for (seat, change) in book.fire_due(due) {
-            on_change(book, seat, &change)?;
+            on_event(book, Event::Changed(seat, &change))?;
         }
     }
     Ok(())
