@@ -22,10 +22,12 @@ pub mod node;
 mod operator;
 pub mod outbox;
 pub mod override_;
+pub mod question;
 pub mod replay;
 pub mod run;
 pub mod status;
 pub mod templates;
+pub mod test_dialplan;
 pub mod test_email;
 
 use std::io::{self, IsTerminal, Write};
@@ -55,7 +57,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// The commands as `--help` shows them. A test holds this list against the commands that there are.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Beside the PBXs", &["run", "check", "status", "node", "override", "clear"]),
+    ("Beside the PBXs", &["run", "check", "status", "test-dialplan", "node", "override", "clear"]),
     ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
     ("Your shell", &["completions"]),
@@ -84,6 +86,8 @@ enum Command {
     Check(check::Args),
     /// Show what a running pointsman sees: nodes, connections, hunt orders, latest changes
     Status(status::Args),
+    /// Show what a call to a number would try, and whether every PBX's variables say so
+    TestDialplan(test_dialplan::Args),
     /// Look at the mails that wait or are dead; have them tried again or dropped
     Outbox(outbox::Args),
     /// Send a customer a test mail, or an example of each kind, and say what the mail server answers
@@ -138,6 +142,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args, &cli.log),
         Command::Demo(args) => demo::run(args, &cli.log),
         Command::Check(args) => quiet(&cli.log).and_then(|()| check::run(&args)),
+        Command::TestDialplan(args) => quiet(&cli.log).and_then(|()| test_dialplan::run(args)),
         Command::Status(args) => quiet(&cli.log).and_then(|()| status::run(args)),
         Command::Outbox(args) => quiet(&cli.log).and_then(|()| outbox::run(args)),
         Command::TestEmail(args) => quiet(&cli.log).and_then(|()| test_email::run(args)),
