@@ -174,6 +174,8 @@ fn troubles(view: &View) -> Option<String> {
     if storage.dropped > 0 {
         lines.push(format!("Storage: {} could not be kept and were dropped", plural(storage.dropped, "row")));
     }
+    lines.extend(view.maps.iter().filter(|map| map.panic).map(|map| all_blocked(map)));
+    lines.extend(unmapped(&view.connections));
     lines.extend(view.http.iter().map(|http| &http.problem).filter(|problem| !problem.is_empty()).cloned());
     lines.extend(mail_troubles(&view.mail, view.at));
     for node in &view.nodes {
@@ -189,6 +191,26 @@ fn troubles(view: &View) -> Option<String> {
         lines.extend(losses(&node.link).map(|losses| format!("{}: {losses}", node.id)));
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn all_blocked(map: &MapView) -> String {
+    match map.hunt_order.first() {
+        None => format!("PANIC: every connection of {} is blocked, and its calls fail", map.id),
+        Some(kept) => format!("PANIC: every connection of {} is blocked; calls go to {kept}, the least bad", map.id),
+    }
+}
+
+/// Calls that nobody judged, because they belong to no map of a connection that is judged per map.
+fn unmapped(connections: &[ConnectionView]) -> impl Iterator<Item = String> {
+    let with_some = connections.iter().filter(|connection| connection.unmapped > 0);
+    let mut lines: Vec<String> = with_some
+        .map(|connection| {
+            let calls = plural(connection.unmapped, "call");
+            format!("{}: {calls} in none of its route maps, not judged", connection.key.connection)
+        })
+        .collect();
+    lines.dedup();
+    lines.into_iter()
 }
 
 fn mail_troubles(mail: &MailView, now: Timestamp) -> Vec<String> {

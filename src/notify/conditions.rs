@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::engine::view::{LinkState, View};
+use crate::engine::view::{LinkState, MapView, View};
+use crate::ids::ConnectionId;
 use crate::notify::notice::Condition;
 use crate::time::Timestamp;
 
@@ -121,20 +122,28 @@ fn present(view: &View, dead: &str) -> BTreeMap<Condition, String> {
     let nodes = view.nodes.iter().filter(|node| node.link.state != LinkState::Up);
     let down = nodes.map(|node| (Condition::NodeDown(node.id.clone()), node.link.reason.clone()));
     let blocked = view.maps.iter().filter(|map| map.panic);
-    let blocked = blocked.map(|map| {
-        let names: Vec<_> = map.blocked.iter().map(ToString::to_string).collect();
-        (Condition::AllBlocked(map.id.clone()), names.join(", "))
-    });
+    let blocked = blocked.map(|map| (Condition::AllBlocked(map.id.clone()), all_blocked(map)));
     let storage = (!view.storage.healthy).then(|| (Condition::Storage, view.storage.problem.clone()));
     let dead = (!dead.is_empty()).then(|| (Condition::DeadLetters, dead.to_owned()));
     down.chain(blocked).chain(storage).chain(dead).collect()
 }
 
+fn all_blocked(map: &MapView) -> String {
+    let blocked: Vec<_> = map.blocked.iter().map(ConnectionId::as_str).collect();
+    match map.hunt_order.first() {
+        None => blocked.join(", "),
+        Some(kept) => format!(
+            "{}; calls go to {kept}, the least bad of them",
+            [&[kept.as_str()], &blocked[..]].concat().join(", ")
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::view::{LinkView, MapView, NodeView, StorageView};
-    use crate::ids::{ConnectionId, MapId, NodeId};
+    use crate::engine::view::{LinkView, NodeView, StorageView};
+    use crate::ids::{MapId, NodeId};
     use crate::pbx::PbxKind;
 
     fn at(secs: i64) -> Timestamp {
@@ -221,5 +230,22 @@ mod tests {
         let full = view(LinkState::Up, false, &["a"]);
         assert_eq!(told(&mut conditions, &full, "", 3), ["-dead letters 2"]);
         assert_eq!(told(&mut conditions, &full, "", 13), ["+storage: the disk is full"]);
+    }
+
+    #[test]
+    fn of_a_map_that_keeps_its_least_bad_connection_that_one_is_named() {
+        let id = |name: &str| ConnectionId::new(name).unwrap();
+        let map = MapView {
+            hunt_order: vec![id("b")],
+            blocked: vec![id("a")],
+            panic: true,
+            ..MapView::new(MapId::new("intl").unwrap(), Vec::new())
+        };
+        let view = View { maps: vec![map.into()], ..view(LinkState::Up, true, &["a", "b"]) };
+        let mut conditions = Conditions::new([], Duration::ZERO);
+        assert_eq!(
+            told(&mut conditions, &view, "", 0),
+            ["+map intl blocked: b, a; calls go to b, the least bad of them"]
+        );
     }
 }

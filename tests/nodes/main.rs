@@ -6,6 +6,7 @@
 #[path = "../api/client.rs"]
 #[expect(dead_code, reason = "the tests of the API use more of it")]
 mod client;
+mod maps;
 mod operators;
 mod routing;
 mod scores;

@@ -25,41 +25,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Most calls of each node.
 pub(crate) const MAX_CALLS: u32 = 1000;
 
-pub(crate) use PbxKind::{Asterisk, FreeSwitch};
-
-/// The switches `pbx-01`, `pbx-02` and so on.
-pub(crate) struct Stage {
-    kinds: Vec<PbxKind>,
-    pub(crate) pbxs: Vec<Handle>,
-    pub(crate) clock: Clock,
-    directory: tempfile::TempDir,
-    _tasks: Tasks,
-}
-
-impl Stage {
-    pub(crate) async fn set(clock: Clock, kinds: &[PbxKind]) -> Self {
-        let tasks = Tasks::new();
-        let mut pbxs = Vec::new();
-        for kind in kinds {
-            pbxs.push(match kind {
-                FreeSwitch => freeswitch::Server::start(freeswitch::Options::default(), clock, &tasks).await.unwrap(),
-                Asterisk => asterisk::Server::start(asterisk::Options::default(), clock, &tasks).await.unwrap(),
-            });
-        }
-        Self { kinds: kinds.to_vec(), pbxs, clock, directory: tempfile::tempdir().unwrap(), _tasks: tasks }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// A configuration of these switches with two connections in a map, and `more`.
-    fn write_config(&self, more: &str) -> PathBuf {
-        let mut text = format!(
-            r#"
-{more}
-[http]
-listen = "127.0.0.1:0"
+/// Two connections in a map.
+const PLAN: &str = r#"
 [quality]
 monitor_asr = true
 asr_threshold_percent = 60
@@ -73,8 +40,52 @@ id = "vendor-b"
 [[route_maps]]
 id = "intl"
 prefixes = ["00"]
-entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor-b", priority = 20 }}]
-"#
+entries = [{ connection = "vendor-a", priority = 10 }, { connection = "vendor-b", priority = 20 }]
+"#;
+
+pub(crate) use PbxKind::{Asterisk, FreeSwitch};
+
+/// The switches `pbx-01`, `pbx-02` and so on.
+pub(crate) struct Stage {
+    kinds: Vec<PbxKind>,
+    pub(crate) pbxs: Vec<Handle>,
+    pub(crate) clock: Clock,
+    plan: &'static str,
+    directory: tempfile::TempDir,
+    _tasks: Tasks,
+}
+
+impl Stage {
+    pub(crate) async fn set(clock: Clock, kinds: &[PbxKind]) -> Self {
+        Self::planned(clock, kinds, PLAN).await
+    }
+
+    /// With connections and maps of its own.
+    pub(crate) async fn planned(clock: Clock, kinds: &[PbxKind], plan: &'static str) -> Self {
+        let tasks = Tasks::new();
+        let mut pbxs = Vec::new();
+        for kind in kinds {
+            pbxs.push(match kind {
+                FreeSwitch => freeswitch::Server::start(freeswitch::Options::default(), clock, &tasks).await.unwrap(),
+                Asterisk => asterisk::Server::start(asterisk::Options::default(), clock, &tasks).await.unwrap(),
+            });
+        }
+        Self { kinds: kinds.to_vec(), pbxs, clock, plan, directory: tempfile::tempdir().unwrap(), _tasks: tasks }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A configuration of these switches with the planned connections and maps, and `more`.
+    fn write_config(&self, more: &str) -> PathBuf {
+        let mut text = format!(
+            r#"
+{more}
+[http]
+listen = "127.0.0.1:0"
+{}"#,
+            self.plan
         );
         for (number, (kind, pbx)) in self.kinds.iter().zip(&self.pbxs).enumerate() {
             let (id, address) = (id(number), pbx.address());
@@ -137,13 +148,21 @@ entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor
 
     /// Sends calls over a vendor that answers or refuses them, one after the other.
     pub(crate) async fn calls(&self, number: usize, vendor: &str, count: usize, good: bool) {
+        for _ in 0..count {
+            self.call(number, vendor, "4930123456", None, good).await;
+        }
+    }
+
+    /// One call to a number; `map` is what the dialplan says.
+    pub(crate) async fn call(&self, number: usize, vendor: &str, dialled: &str, map: Option<&str>, good: bool) {
         let pbx = &self.pbxs[number];
         pbx.set_vendor(vendor, if good { Behaviour::instant() } else { Behaviour::refusing(503) });
-        for _ in 0..count {
-            let talk = Some(Duration::from_millis(20));
-            let call = Call { talk, ..Call::to("4930123456", Route::Trunks(vec![vendor.to_owned()])) };
-            pbx.place_call(call).report().await;
-        }
+        let call = Call {
+            talk: Some(Duration::from_millis(20)),
+            map: map.map(str::to_owned),
+            ..Call::to(dialled, Route::Trunks(vec![vendor.to_owned()]))
+        };
+        pbx.place_call(call).report().await;
     }
 }
 
