@@ -3,6 +3,7 @@
 //! What the picture holds is read from it when somebody asks; only what passes by is counted here. Labels are names of the
 //! configuration and words of the program, never text from calls, so their number is bounded.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::{Limits, Sources};
-use crate::engine::view::{BreakerState, ChangeView, ConnectionView, LinkState, NodeView, View};
+use crate::engine::view::{BreakerState, ChangeView, ConnectionView, LinkState, MapView, NodeView, RouteView, View};
 use crate::ids::QualityKey;
 use crate::quality::machine::{Reason, State};
 use crate::score::{Admin, Figure};
@@ -292,17 +293,36 @@ fn connections(page: &mut Page<'_>, all: &[ConnectionView]) -> fmt::Result {
     page.of_connections("connection_asr_ratio", "Answer-seizure ratio", all, |c| percent(c.figures.asr))?;
     page.of_connections("connection_ner_ratio", "Network effectiveness ratio", all, |c| percent(c.figures.ner))?;
     page.of_connections("connection_acd_seconds", "Average call duration", all, |c| c.figures.acd)?;
-    page.of_connections("connection_pdd_seconds", "Mean post-dial delay", all, |c| c.figures.pdd)
+    page.of_connections("connection_pdd_seconds", "Mean post-dial delay", all, |c| c.figures.pdd)?;
+    // Every pair of a connection and a map has the count of the connection.
+    let unmapped: BTreeMap<_, u64> = all.iter().map(|one| (one.key.connection.to_string(), one.unmapped)).collect();
+    let unmapped = unmapped.into_iter().map(|(connection, attempts)| (vec![("connection", connection)], attempts));
+    page.counter("connection_unmapped_attempts", "Attempts in no map of the connection, not judged", unmapped)
 }
 
 fn routing(page: &mut Page<'_>, view: &View) -> fmt::Result {
     page.gauge("best_score", "Score of the best node, -100 without one", [(NONE, Some(view.routing.best_score))])?;
     page.gauge("fallback_active", "Whether every node is excluded", [(NONE, flag(view.routing.fallback_active))])?;
     page.gauge("panic", "Whether a map has all of its connections blocked", [(NONE, flag(view.routing.panic))])?;
-    let blocked = view.maps.iter().map(|map| (vec![("map", map.id.to_string())], Some(count(map.blocked.len()))));
-    page.gauge("map_blocked_connections", "Connections left out of the map", blocked)?;
-    let maps = view.maps.iter().map(|map| (vec![("map", map.id.to_string())], Some(count(map.hunt_order.len()))));
-    page.gauge("map_connections", "Connections in the hunt order of the map", maps)
+    maps(page, &view.maps)
+}
+
+fn maps(page: &mut Page<'_>, all: &[Arc<MapView>]) -> fmt::Result {
+    let of = |value: fn(&MapView) -> Option<f64>| all.iter().map(move |map| (map_label(map), value(map)));
+    page.gauge("map_connections", "Connections in the hunt order of the map", of(|m| Some(count(m.hunt_order.len()))))?;
+    page.gauge("map_blocked_connections", "Connections left out of the map", of(|m| Some(count(m.blocked.len()))))?;
+    page.gauge("map_panic", "Whether all connections of the map are blocked", of(|m| flag(m.panic)))?;
+    let route = |value: fn(&RouteView) -> Option<f64>| {
+        let routes = all.iter().flat_map(|map| map.routes.iter().map(move |route| (map, route)));
+        routes.map(move |(map, route)| (with(map_label(map), "connection", route.connection.to_string()), value(route)))
+    };
+    page.gauge("route_priority", "Static and dynamic priority of the route", route(|r| Some(r.priority)))?;
+    page.gauge("route_dynamic_priority", "What the rule of the map adds", route(|r| Some(r.dynamic_priority)))?;
+    page.gauge("route_place", "Place in the hunt order, from 1", route(|r| r.place.map(count)))
+}
+
+fn map_label(map: &MapView) -> Labels {
+    vec![("map", map.id.to_string())]
 }
 
 fn storage_and_mail(page: &mut Page<'_>, View { storage, mail, .. }: &View) -> fmt::Result {

@@ -164,3 +164,11 @@ async fn not_ready_is_told_with_its_reasons_and_alive_all_the_same() {
     let alive = get(stage.address, "/healthz").await;
     assert_eq!((alive.status, alive.body.as_str()), (200, "ok\n"));
 }
+
+#[tokio::test]
+async fn a_map_is_answered_by_itself_and_one_that_is_not_there_is_named() {
+    let stage = Stage::set().await;
+    assert_eq!(get(stage.address, "/api/maps/intl").await.json()["hunt_order"], json!(["vendor-b", "vendor-a"]));
+    let detail = get(stage.address, "/api/maps/x").await.problem(404, "/api/maps/x");
+    assert!(detail.contains("there is no route map \"x\""), "{detail}");
+}
