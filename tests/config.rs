@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use pointsman::config::model::{
-    Balancing, BreakerSettings, Config, Language, Mode, Profile, Role, RouteEntry, RouteTarget, Scoring, Security, Via,
-    Weights,
+    Balancing, BreakerSettings, Config, JudgePer, Language, Mode, Profile, Role, RouteEntry, RouteTarget, Scoring,
+    Security, Via, Weights,
 };
 use pointsman::config::{Format, Loaded, Problems, Purpose, Severity, load_text, load_with};
 use pointsman::pbx::PbxKind;
 use pointsman::quality::settings::{BadQualityAction, RetryBackoff, RetryOverflow, Settings};
+use pointsman::routing::WhenAllBlocked;
+use pointsman::routing::rule::{Criterion, Measure, Rule};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 
@@ -138,9 +140,9 @@ fn the_promised_scoring_loads() {
     assert_eq!(good(scores, Format::Json).scoring, good("{}", Format::Json).scoring);
 }
 
-/// What is promised of route maps and routing rules; the latter are checked and not applied yet.
+/// What is promised of route maps and routing rules.
 #[test]
-fn what_is_for_later_loads_today() {
+fn the_promised_routes_load() {
     let routes = r#"
         [[connections]]
         id = "vendor-b"
@@ -162,9 +164,35 @@ fn what_is_for_later_loads_today() {
         avg_duration_sec = { enabled = true, weight = 5.5, latency = 10, compensation = 0 }
         signalling_failure_percent = { enabled = false }
     "#;
-    let result = load(&format!("{PROMISED}{routes}"), Format::Toml);
-    let found: Vec<_> = found(result).into_iter().filter(|found| !found.contains("notify")).collect();
-    assert_eq!(found, ["37:9 ? `rule` is not applied yet: this version orders by priority and quality alone"]);
+    let loaded = load(&format!("{PROMISED}{routes}"), Format::Toml).unwrap_or_else(|problems| panic!("{problems}"));
+    let [intl, backup] = &loaded.config.route_maps[..] else { panic!("{:?}", loaded.config.route_maps) };
+    let criterion = |weight, compensation| Criterion { weight, latency: 10, compensation };
+    let criteria = [(Measure::SuccessPercent, criterion(20.0, 2.0)), (Measure::AvgDurationSec, criterion(5.5, 0.0))];
+    let criteria = criteria.into_iter().collect();
+    assert_eq!(intl.rule, Some(Rule { id: "standard".into(), criteria }));
+    assert_eq!((intl.when_all_blocked, &backup.rule), (WhenAllBlocked::Fail, &None));
+    let found: Vec<_> = found(Ok(loaded)).into_iter().filter(|found| !found.contains("notify")).collect();
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn a_connection_says_over_what_it_is_judged_and_so_does_the_file() {
+    let text = format!(
+        "{NODE}[quality]\njudge_per = 'map'\n[[connections]]\nid = 'v'\n[[connections]]\nid = 'w'\nquality.judge_per = 'connection'\n\
+         [[route_maps]]\nid = 'm'\nwhen_all_blocked = 'least_bad'\nentries = [{{ map = 'n', priority = 1 }}]\n\
+         [[route_maps]]\nid = 'n'\nentries = [{{ connection = 'v', priority = 1 }}]\n"
+    );
+    let config = good(&text, Format::Toml);
+    let judged: Vec<_> = config.connections.iter().map(|connection| connection.judge_per).collect();
+    assert_eq!(judged, [JudgePer::Map, JudgePer::Connection]);
+    assert_eq!(config.route_maps[0].when_all_blocked, WhenAllBlocked::LeastBad);
+    let keys: Vec<_> = config.judged().into_iter().map(|(key, _)| (key.connection, key.map)).collect();
+    let keys: Vec<_> =
+        keys.iter().map(|(connection, map)| (connection.as_str(), map.as_ref().map(|map| map.as_str()))).collect();
+    assert_eq!(keys, [("v", Some("m")), ("v", Some("n")), ("w", None)]);
+    assert_eq!(good(NODE, Format::Toml).connections.len(), 0);
+    let usual = good(&format!("{NODE}[[connections]]\nid = 'v'\n"), Format::Toml);
+    assert_eq!(usual.connections[0].judge_per, JudgePer::Connection);
 }
 
 #[test]
@@ -386,17 +414,17 @@ fn mistakes_in_toml() {
             &["12:6 the variable of the route map `m_2` is one of the variables of `m`"],
         ),
         (
-            "[[route_maps]]\nid = 'm'\nrule = 'r'\nnodes = ['b']\nwhen_all_blocked = 'least_bad'\nentries = [{ connection = 'v', priority = 1 }]",
+            "[[route_maps]]\nid = 'm'\nrule = 'r'\nnodes = ['b']\nwhen_all_blocked = 'best'\nentries = [{ connection = 'v', priority = 1 }]",
             &[
-                "10:1 ? `rule` is not applied yet: this version orders by priority and quality alone",
                 "10:8 there is no routing rule `r`",
                 "11:10 there is no node `b`",
-                "12:20 `when_all_blocked` cannot be \"least_bad\"",
+                "12:20 `when_all_blocked` cannot be \"best\"",
             ],
         ),
         (
             "[[routing_rules]]\nid = 'r'\nsuccess_percent = { enabled = true, weight = -1, latency = 0 }",
             &[
+                "9:6 ? no route map uses the routing rule `r`",
                 "10:19 the enabled criterion `success_percent` has no `compensation`",
                 "10:46 `weight` must be from 0 to 1000000",
                 "10:60 `latency` must be from 1 to 1000000",
@@ -1511,6 +1539,362 @@ fn route_maps_keep_their_order_and_targets() {
         RouteEntry { target: RouteTarget::Map("world".to_owned().try_into().expect("an id")), priority: 20 },
     ];
     assert_eq!(germany.entries, expected);
+}
+
+/// Everything that is wrong, each with all of its places.
+fn places(text: &str, format: Format) -> Vec<String> {
+    let result = load_text(name(format), text, format, [], Purpose::Look);
+    let problems = result.map_or_else(|problems| problems, |loaded| loaded.warnings);
+    let at = |position: Option<(usize, usize)>| {
+        position.map_or_else(|| "-".to_owned(), |(line, column)| format!("{line}:{column}"))
+    };
+    let of = |position: &pointsman::config::Position| (position.line, position.column);
+    let shown = problems.iter().map(|problem| {
+        let related = problem
+            .related
+            .iter()
+            .map(|related| format!("; {} {}", at(related.position.as_ref().map(of)), related.label));
+        format!("{} {}{}", at(problem.position.as_ref().map(of)), problem.message, related.collect::<String>())
+    });
+    shown.collect()
+}
+
+/// A name that is not there, a duplicate, a circle: the report names both places, or all of them.
+#[test]
+fn mistakes_of_route_maps_name_both_places_in_toml() {
+    let text = r#"[[connections]]
+id = "vendor-a"
+[[connections]]
+id = "vendor-b"
+[[routing_rules]]
+id = "standard"
+[[route_maps]]
+id = "m"
+prefixes = ["49", "49"]
+rule = "standrd"
+entries = [
+  { connection = "vendor-c", priority = 1 },
+  { connection = "vendor-b", priority = 1 },
+  { connection = "vendor-b", priority = 2 },
+  { map = "zzz", priority = 3 },
+  { map = "n", priority = 4 },
+]
+[[route_maps]]
+id = "n"
+prefixes = ["49"]
+entries = [{ map = "o", priority = 1 }, { map = "n", priority = 2 }]
+[[route_maps]]
+id = "o"
+entries = [{ map = "m", priority = 1 }]
+"#;
+    let expected = [
+        "9:19 the prefix \"49\" is there twice; 9:13 first used here",
+        "10:8 there is no routing rule `standrd`; 8:6 in this route map; 6:6 this one is there",
+        "12:18 there is no connection `vendor-c`; 8:6 in this route map; 2:6 this one is there",
+        "14:18 the route map `m` has the connection `vendor-b` twice; 13:18 first here",
+        "15:11 there is no route map `zzz`; 8:6 in this route map",
+        "20:13 the prefix \"49\" is there twice; 9:19 first used here",
+        "21:49 route maps contain each other: n -> n; 19:6 this is the map itself",
+        "24:20 route maps contain each other: m -> n -> o -> m; 16:11 from here; 21:20 from here",
+    ];
+    assert_eq!(places(text, Format::Toml), expected);
+}
+
+#[test]
+fn mistakes_of_route_maps_name_both_places_in_json() {
+    let text = r#"{ "connections": [{ "id": "vendor-a" },
+    { "id": "vendor-b" }],
+  "routing_rules": [{ "id": "standard" }],
+  "route_maps": [
+    { "id": "m", "prefixes": ["49", "49"], "rule": "standrd",
+      "entries": [
+        { "connection": "vendor-c", "priority": 1 },
+        { "connection": "vendor-b", "priority": 1 },
+        { "connection": "vendor-b", "priority": 2 },
+        { "map": "zzz", "priority": 3 },
+        { "map": "n", "priority": 4 }] },
+    { "id": "n", "prefixes": ["49"],
+      "entries": [{ "map": "o", "priority": 1 }, { "map": "n", "priority": 2 }] },
+    { "id": "o", "entries": [{ "map": "m", "priority": 1 }] }] }
+"#;
+    let expected = [
+        "5:37 the prefix \"49\" is there twice; 5:31 first used here",
+        "5:52 there is no routing rule `standrd`; 5:13 in this route map; 3:29 this one is there",
+        "7:25 there is no connection `vendor-c`; 5:13 in this route map; 1:27 this one is there",
+        "9:25 the route map `m` has the connection `vendor-b` twice; 8:25 first here",
+        "10:18 there is no route map `zzz`; 5:13 in this route map",
+        "12:31 the prefix \"49\" is there twice; 5:37 first used here",
+        "13:59 route maps contain each other: n -> n; 12:13 this is the map itself",
+        "14:39 route maps contain each other: m -> n -> o -> m; 11:18 from here; 13:28 from here",
+    ];
+    assert_eq!(places(text, Format::Json), expected);
+}
+
+#[test]
+fn mistakes_of_route_maps_name_both_places_in_yaml() {
+    let text = r#"connections:
+  - id: vendor-a
+  - id: vendor-b
+routing_rules:
+  - id: standard
+route_maps:
+  - id: m
+    prefixes: ["49", "49"]
+    rule: standrd
+    entries:
+      - { connection: vendor-c, priority: 1 }
+      - { connection: vendor-b, priority: 1 }
+      - { connection: vendor-b, priority: 2 }
+      - map: zzz
+        priority: 3
+      - { map: n, priority: 4 }
+  - id: n
+    prefixes: "49"
+    entries: [{ map: o, priority: 1 }, { map: n, priority: 2 }]
+  - id: o
+    entries:
+      - map: m
+        priority: 1
+"#;
+    let expected = [
+        "8:22 the prefix \"49\" is there twice; 8:16 first used here",
+        "9:11 there is no routing rule `standrd`; 7:9 in this route map; 5:9 this one is there",
+        "11:23 there is no connection `vendor-c`; 7:9 in this route map; 2:9 this one is there",
+        "13:23 the route map `m` has the connection `vendor-b` twice; 12:23 first here",
+        "14:14 there is no route map `zzz`; 7:9 in this route map",
+        "18:15 the prefix \"49\" is there twice; 8:22 first used here",
+        "19:47 route maps contain each other: n -> n; 17:9 this is the map itself",
+        "22:14 route maps contain each other: m -> n -> o -> m; 16:16 from here; 19:22 from here",
+    ];
+    assert_eq!(places(text, Format::Yaml), expected);
+}
+
+/// Sixteen levels are taken, however wide; one more is refused with the entry and the outermost map.
+#[test]
+fn maps_that_are_nested_too_deep_are_refused_and_many_ways_into_one_are_not() {
+    // Each level has two maps, and each of them both of the next level: 2^16 ways to the last one.
+    let level = |n: usize| {
+        let entries = format!("[{{ map = 'a{0}', priority = 1 }}, {{ map = 'b{0}', priority = 2 }}]", n + 1);
+        format!("[[route_maps]]\nid = 'a{n}'\nentries = {entries}\n[[route_maps]]\nid = 'b{n}'\nentries = {entries}\n")
+    };
+    let last = |n: usize| {
+        let entries = "[{ connection = 'v', priority = 1 }]";
+        format!("[[route_maps]]\nid = 'a{n}'\nentries = {entries}\n[[route_maps]]\nid = 'b{n}'\nentries = {entries}\n")
+    };
+    let text = |levels: usize, upwards: bool| {
+        let mut maps: Vec<String> = (0..levels).map(level).chain([last(levels)]).collect();
+        if upwards {
+            maps.reverse();
+        }
+        format!("[[connections]]\nid = 'v'\n{}", maps.concat())
+    };
+    for upwards in [false, true] {
+        assert_eq!(places(&text(16, upwards), Format::Toml), [""; 0]);
+        let found = places(&text(17, upwards), Format::Toml);
+        assert!(found.len() >= 2, "{found:?}");
+        for found in found {
+            assert!(found.contains(" route maps are nested more than 16 levels deep in `"), "{found}");
+            assert!(found.ends_with(" nested in this one"), "{found}");
+        }
+    }
+    let chain: String = (0..17)
+        .map(|n| format!("[[route_maps]]\nid = 'm{n}'\nentries = [{{ map = 'm{}', priority = 1 }}]\n", n + 1))
+        .collect();
+    let chain = format!("{chain}[[route_maps]]\nid = 'm17'\nentries = []\n");
+    let found = places(&chain, Format::Toml);
+    assert!(
+        found.contains(
+            &"51:20 route maps are nested more than 16 levels deep in `m0`; 2:6 nested in this one".to_owned()
+        ),
+        "{found:#?}"
+    );
+}
+
+/// `pm_conn_<connection>` and `pm_conn_<connection>_<map>`: two states cannot be in one variable.
+#[test]
+fn states_that_would_share_a_variable_are_refused_with_both_places() {
+    // A connection as a whole, and another one within a map; the letters' case makes no difference.
+    let whole = "[[connections]]\nid = 'a'\nquality.judge_per = 'map'\n[[connections]]\nid = 'A_b'\n\
+                 [[route_maps]]\nid = 'B'\nentries = [{ connection = 'a', priority = 1 }]\n";
+    let same = "would be in one variable, pm_conn_A_b; 2:6 the first";
+    let expected = format!("5:6 the states of `a` in the route map `B` and of `A_b` {same}; 7:6 in this route map");
+    assert_eq!(places(whole, Format::Toml), [expected]);
+    // Within the outer map it is judged as well.
+    let nested =
+        whole.replace("'B'", "'inner'") + "[[route_maps]]\nid = 'b'\nentries = [{ map = 'inner', priority = 1 }]\n";
+    let expected = format!("5:6 the states of `a` in the route map `b` and of `A_b` {same}; 10:6 in this route map");
+    assert_eq!(places(&nested, Format::Toml), [expected]);
+    // Two pairs.
+    let toml = "[quality]\njudge_per = 'map'\n[[connections]]\nid = 'a_b'\n[[connections]]\nid = 'a'\n\
+                [[route_maps]]\nid = 'c'\nentries = [{ connection = 'a_b', priority = 1 }]\n\
+                [[route_maps]]\nid = 'b_c'\nentries = [{ connection = 'a', priority = 1 }]\n";
+    let json = r#"{ "quality": { "judge_per": "map" }, "connections": [{ "id": "a_b" },
+        { "id": "a" }], "variables": { "prefix": "x_" }, "route_maps": [
+        { "id": "c", "entries": [{ "connection": "a_b", "priority": 1 }] },
+        { "id": "b_c", "entries": [{ "connection": "a", "priority": 1 }] }] }"#;
+    let yaml = "quality:\n  judge_per: map\nconnections:\n  - id: a_b\n  - id: a\nroute_maps:\n\
+                \x20 - id: c\n    entries: [{ connection: a_b, priority: 1 }]\n\
+                \x20 - id: b_c\n    entries: [{ connection: a, priority: 1 }]\n";
+    let pairs = "the states of `a_b` in the route map `c` and of `a` in the route map `b_c` would be in one variable";
+    let map = "in this route map";
+    let expected = format!("6:6 {pairs}, pm_conn_a_b_c; 4:6 the first; 8:6 {map}; 11:6 {map}");
+    assert_eq!(places(toml, Format::Toml), [expected]);
+    let expected = format!("2:17 {pairs}, x_conn_a_b_c; 1:62 the first; 3:17 {map}; 4:17 {map}");
+    assert_eq!(places(json, Format::Json), [expected]);
+    let expected = format!("5:9 {pairs}, pm_conn_a_b_c; 4:9 the first; 7:9 {map}; 9:9 {map}");
+    assert_eq!(places(yaml, Format::Yaml), [expected]);
+    // Each in its own map only, or judged as a whole: nothing is shared.
+    let apart = toml.replace("connection = 'a',", "connection = 'a_b',");
+    let expected = "2:13 `judge_per` is \"map\", and no route map has `a`: judged as a whole";
+    assert_eq!(places(&apart, Format::Toml), [expected]);
+    assert_eq!(places(&toml.replace("'map'", "'connection'"), Format::Toml), [""; 0]);
+    // The slots and the count of a map are there in any case of letters.
+    let slot = "[[connections]]\nid = 'v'\n[[route_maps]]\nid = 'Intl'\nentries = [{ connection = 'v', priority = 1 }]\n\
+                [[route_maps]]\nid = 'intl_2'\nentries = [{ connection = 'v', priority = 1 }]\n";
+    let expected =
+        "7:6 the variable of the route map `intl_2` is one of the variables of `Intl`; 4:6 this map has it too";
+    assert_eq!(places(slot, Format::Toml), [expected]);
+}
+
+#[test]
+fn what_is_judged_per_map_and_is_in_none_is_warned_of_once_for_each_place() {
+    let text = "[quality]\njudge_per = 'map'\n[[connections]]\nid = 'u'\n[[connections]]\nid = 'v'\n[[connections]]\nid = 'w'\n\
+                quality.judge_per = 'map'\n[[connections]]\nid = 'x'\n[[connections]]\nid = 'y'\nquality.judge_per = 'connection'\n\
+                [[route_maps]]\nid = 'm'\nentries = [{ connection = 'x', priority = 1 }]\n";
+    let expected = [
+        "2:13 `judge_per` is \"map\", and no route map has `u`, `v`: judged as a whole",
+        "9:21 `judge_per` is \"map\", and no route map has `w`: judged as a whole",
+    ];
+    assert_eq!(places(text, Format::Toml), expected);
+}
+
+/// A rule that changes nothing was not meant so.
+#[test]
+fn rules_without_effect_are_warned_of() {
+    let maps = "[[connections]]\nid = 'v'\n[[route_maps]]\nid = 'm'\nprefixes = ['1']\nrule = 'r'\n\
+                entries = [{ connection = 'v', priority = 1 }]\n";
+    let rule = |more: &str| format!("{maps}[[routing_rules]]\nid = 'r'\n{more}\n");
+    let off = "9:6 no criterion of the routing rule `r` is enabled: it changes nothing";
+    let table: &[(&str, &[&str])] = &[
+        ("", &[off]),
+        ("success_percent = {}", &[off]),
+        ("success_percent = { enabled = false, weight = 1, latency = 1, compensation = 0 }", &[off]),
+        (
+            "success_percent = { weight = 1, latency = 1, compensation = 0 }",
+            &["10:19 the criterion `success_percent` is off: it does not say `enabled`"],
+        ),
+        (
+            "[routing_rules.success_percent]\nlatency = 5",
+            &["10:1 the criterion `success_percent` is off: it does not say `enabled`"],
+        ),
+        ("success_percent = { enabled = 'yes', weight = 1 }", &["10:31 `enabled` must be true or false, not text"]),
+        ("success_percent = 5", &["10:19 `success_percent` must be a table, not a number"]),
+        ("success_percent = { enabled = true, weight = 0, latency = 1, compensation = 0 }", &[]),
+        ("success_percent = { enabled = true, weight = 1e6, latency = 1000000, compensation = 1e6 }", &[]),
+        (
+            "success_percent = { enabled = true }",
+            &[
+                "10:19 the enabled criterion `success_percent` has no `weight`",
+                "10:19 the enabled criterion `success_percent` has no `latency`",
+                "10:19 the enabled criterion `success_percent` has no `compensation`",
+            ],
+        ),
+        ("success_percent = { enabled = true, weight = nan }", &["10:46 this is not a finite number"]),
+        ("success_percent = { enabled = true, compensation = inf }", &["10:52 this is not a finite number"]),
+        (
+            "success_percent = { enabled = true, weight = 1e7, latency = 0, compensation = -0.1 }",
+            &[
+                "10:46 `weight` must be from 0 to 1000000",
+                "10:61 `latency` must be from 1 to 1000000",
+                "10:79 `compensation` must be from 0 to 1000000",
+            ],
+        ),
+        (
+            "success_percent = { enabled = true, weight = 1, latency = 0.5, compensation = '1' }",
+            &[
+                "10:59 `latency` must be a whole number, 0 or greater, not a number with decimals",
+                "10:79 `compensation` must be a number, not text",
+            ],
+        ),
+        (
+            "avg_duration_sec = { enabled = true, weight = 1, latency = 1, compensation = 0 }\n[[routing_rules]]\nid = 's'",
+            &["12:6 no route map uses the routing rule `s`"],
+        ),
+        (
+            "[[routing_rules]]\nid = 'r'\n[[routing_rules]]\nid = ''\n[[routing_rules]]",
+            &[
+                off,
+                "11:6 two routing rules have the id `r`; 9:6 first used here",
+                "11:6 no criterion of the routing rule `r` is enabled: it changes nothing",
+                "13:6 `id` must not be empty",
+                "14:1 this routing rule has no `id`",
+            ],
+        ),
+    ];
+    check(table, |more| places(&rule(more), Format::Toml));
+}
+
+/// A nested map's own rule has no say in the outer map; a map that serves numbers, or is in no other, has its own.
+#[test]
+fn the_rule_of_a_map_that_is_only_nested_is_warned_of() {
+    let rule = "[[connections]]\nid = 'v'\n[[routing_rules]]\nid = 'r'\n\
+                success_percent = { enabled = true, weight = 1, latency = 1, compensation = 0 }\n";
+    let inner = |more: &str| {
+        format!("[[route_maps]]\nid = 'inner'\nrule = 'r'\nentries = [{{ connection = 'v', priority = 1 }}]\n{more}\n")
+    };
+    let outer = "[[route_maps]]\nid = 'outer'\nprefixes = ['']\nentries = [{ map = 'inner', priority = 1 }]\n";
+    let toml = |more: &str, outer: &str| places(&format!("{rule}{}{outer}", inner(more)), Format::Toml);
+    let said = "the rule of `inner` has no say where that map is nested, and it serves no numbers itself";
+    assert_eq!(toml("", outer), [format!("8:8 {said}; 14:20 nested here")]);
+    assert_eq!(toml("prefixes = ['1']", outer), [""; 0]);
+    assert_eq!(toml("", ""), [""; 0]);
+    let json = r#"{ "connections": [{ "id": "v" }], "routing_rules": [{ "id": "r",
+        "success_percent": { "enabled": true, "weight": 1, "latency": 1, "compensation": 0 } }], "route_maps": [
+        { "id": "outer", "entries": [{ "map": "inner", "priority": 1 }] },
+        { "id": "inner", "rule": "r", "entries": [{ "connection": "v", "priority": 1 }] }] }"#;
+    assert_eq!(places(json, Format::Json), [format!("4:34 {said}; 3:47 nested here")]);
+    let yaml = "connections: [{ id: v }]\nrouting_rules:\n  - id: r\n    success_percent: { enabled: true, weight: 1, latency: 1, compensation: 0 }\n\
+                route_maps:\n  - id: inner\n    rule: r\n    entries: [{ connection: v, priority: 1 }]\n\
+                \x20 - id: outer\n    entries:\n      - map: inner\n        priority: 1\n";
+    assert_eq!(places(yaml, Format::Yaml), [format!("7:11 {said}; 11:14 nested here")]);
+}
+
+/// An order that is too long for a node: the map, and the node.
+#[test]
+fn an_order_that_is_too_long_names_the_map_and_the_node() {
+    let names: Vec<String> = (10..30).map(|n| format!("{}{n}", "v".repeat(60))).collect();
+    let each = |one: &dyn Fn(&str) -> String, between: &str| {
+        names.iter().map(|name| one(name)).collect::<Vec<_>>().join(between)
+    };
+    let toml = format!(
+        "[[nodes]]\nid = 'f'\nkind = 'freeswitch'\naddress = 'h:1'\n[[nodes]]\nkind = 'asterisk'\nid = 'b'\naddress = 'h:2'\nusername = 'u'\n\
+         [[route_maps]]\nid = 'm'\nentries = [{}]\n[[route_maps]]\nid = 'short'\nentries = [{{ connection = '{}', priority = 1 }}]\n\
+         [[route_maps]]\nid = 'outer'\nnodes = ['b']\nentries = [{{ map = 'm', priority = 1 }}]\n{}\n",
+        each(&|name| format!("{{ connection = '{name}', priority = 1 }}"), ", "),
+        names[0],
+        each(&|name| format!("[[connections]]\nid = '{name}'"), "\n"),
+    );
+    let json = format!(
+        "{{ \"nodes\": [{{ \"kind\": \"asterisk\", \"id\": \"b\", \"address\": \"h:2\", \"username\": \"u\" }}],\n\"connections\": [{}],\n\
+         \"route_maps\": [\n{{ \"entries\": [{}],\n  \"id\": \"m\" }}] }}",
+        each(&|name| format!("{{ \"id\": \"{name}\" }}"), ", "),
+        each(&|name| format!("{{ \"connection\": \"{name}\", \"priority\": 1 }}"), ", "),
+    );
+    let yaml = format!(
+        "nodes:\n  - kind: asterisk\n    id: b\n    address: h:2\n    username: u\nroute_maps:\n  - id: m\n    entries: [{}]\nconnections: [{}]\n",
+        each(&|name| format!("{{ connection: {name}, priority: 1 }}"), ", "),
+        each(&|name| format!("{{ id: {name} }}"), ", "),
+    );
+    let said = "bytes on b, and Asterisk takes 1000 at most";
+    let expected = [
+        format!("11:6 the order of `m` takes 1281 {said}; 7:6 for this node"),
+        format!("17:6 the order of `outer` takes 1285 {said}; 7:6 for this node"),
+    ];
+    assert_eq!(places(&toml, Format::Toml), expected);
+    assert_eq!(places(&json, Format::Json), [format!("5:9 the order of `m` takes 1281 {said}; 1:41 for this node")]);
+    assert_eq!(places(&yaml, Format::Yaml), [format!("7:9 the order of `m` takes 1281 {said}; 3:9 for this node")]);
+    // It is found whatever else is wrong.
+    assert_eq!(places(&(toml + "[log]\nformat = 'xml'\n"), Format::Toml)[..2], expected);
 }
 
 #[test]

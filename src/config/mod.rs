@@ -29,7 +29,7 @@ mod validate;
 
 pub use load::{Format, Purpose, load, load_text, load_with};
 pub use model::Config;
-pub use report::{Problem, Problems, Severity};
+pub use report::{Position, Problem, Problems, Severity};
 
 /// A configuration that can be used.
 #[derive(Debug)]

@@ -188,6 +188,9 @@ mod tests {
                 home = homes.get(name).map(|keys| (name.to_owned(), *keys));
             } else if line == "`entries`:" {
                 home = Some(("route_maps.entries".to_owned(), homes["route_maps.entries"]));
+            } else if line.starts_with("Each criterion") {
+                let criterion = "routing_rules.success_percent";
+                home = Some((criterion.to_owned(), homes[criterion]));
             }
             let Some((table, keys)) = &home else { continue };
             let first = line.strip_prefix("| `").and_then(|row| row.split(" | ").next());

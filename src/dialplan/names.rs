@@ -62,13 +62,15 @@ pub fn fallback(prefix: &str) -> String {
     format!("{prefix}fallback")
 }
 
-/// The first two maps whose variables would get in each other's way: `a` and `a_1`, or `a` and `a_count`.
+/// The first two maps whose variables would get in each other's way: `a` and `a_1`, or `a` and `a_count`. Case makes no
+/// difference: FreeSWITCH ignores it.
 #[must_use]
 pub fn collision<'a>(maps: &[&'a MapId]) -> Option<(&'a MapId, &'a MapId)> {
     maps.iter().find_map(|longer| {
         let (shorter, last) = longer.as_str().rsplit_once('_')?;
-        let taken = last == COUNT || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
-        let other = maps.iter().find(|map| map.as_str() == shorter)?;
+        let taken =
+            last.eq_ignore_ascii_case(COUNT) || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
+        let other = maps.iter().find(|map| map.as_str().eq_ignore_ascii_case(shorter))?;
         taken.then_some((*other, *longer))
     })
 }
@@ -84,6 +86,9 @@ mod tests {
         assert_eq!(collision(&[&a, &count]), Some((&a, &count)));
         assert_eq!(collision(&[&a, &word]), None);
         assert_eq!(collision(&[&slot, &count]), None);
+        let [capital, shouted] = ["A", "a_COUNT"].map(|name| MapId::new(name).unwrap());
+        assert_eq!(collision(&[&capital, &slot]), Some((&capital, &slot)));
+        assert_eq!(collision(&[&a, &shouted]), Some((&a, &shouted)));
         assert_eq!(route_slot("pm_", &a, 1), route("pm_", &slot));
     }
 }

@@ -127,9 +127,10 @@ impl RouteTable {
 
     fn of(maps: &[RouteMap]) -> Self {
         let by_id: HashMap<&MapId, &RouteMap> = maps.iter().map(|map| (&map.id, map)).collect();
-        let flatten =
-            |map: &RouteMap| StaticOrder { map: map.id.clone(), routes: flatten(map, &by_id, &mut HashSet::new()) };
-        Self { maps: maps.iter().map(flatten).collect() }
+        let mut done = HashMap::new();
+        let flatten = |map| flatten(map, &by_id, &mut HashSet::new(), &mut done);
+        let order = |(map, routes): (&RouteMap, _)| StaticOrder { map: map.id.clone(), routes };
+        Self { maps: maps.iter().zip(maps.iter().map(flatten)).map(order).collect() }
     }
 
     /// The static orders, as configured.
@@ -192,8 +193,13 @@ impl Route {
 }
 
 /// `open` holds the maps that are being flattened: a checked configuration has no cycle, and an unchecked one must not
-/// end us.
-fn flatten<'a>(map: &'a RouteMap, maps: &HashMap<&MapId, &'a RouteMap>, open: &mut HashSet<&'a MapId>) -> Vec<Route> {
+/// end us. `done` holds the connections of those that were: a map may come in by many ways.
+fn flatten<'a>(
+    map: &'a RouteMap,
+    maps: &HashMap<&MapId, &'a RouteMap>,
+    open: &mut HashSet<&'a MapId>,
+    done: &mut HashMap<&'a MapId, Vec<ConnectionId>>,
+) -> Vec<Route> {
     if !open.insert(&map.id) {
         return Vec::new();
     }
@@ -201,10 +207,7 @@ fn flatten<'a>(map: &'a RouteMap, maps: &HashMap<&MapId, &'a RouteMap>, open: &m
     for entry in &map.entries {
         let brought_in = match &entry.target {
             RouteTarget::Connection(connection) => vec![connection.clone()],
-            RouteTarget::Map(nested) => {
-                let nested = maps.get(nested).map(|nested| flatten(nested, maps, open)).unwrap_or_default();
-                nested.into_iter().map(|route| route.connection).collect()
-            }
+            RouteTarget::Map(nested) => nested_in(nested, maps, open, done),
         };
         for connection in brought_in {
             routes.push(Route { connection, priority: entry.priority, written: routes.len() });
@@ -215,6 +218,22 @@ fn flatten<'a>(map: &'a RouteMap, maps: &HashMap<&MapId, &'a RouteMap>, open: &m
     let mut seen = HashSet::new();
     routes.retain(|route| seen.insert(route.connection.clone()));
     routes
+}
+
+/// The connections of a nested map, in its own order.
+fn nested_in<'a>(
+    nested: &MapId,
+    maps: &HashMap<&MapId, &'a RouteMap>,
+    open: &mut HashSet<&'a MapId>,
+    done: &mut HashMap<&'a MapId, Vec<ConnectionId>>,
+) -> Vec<ConnectionId> {
+    let Some(nested) = maps.get(nested) else { return Vec::new() };
+    if let Some(known) = done.get(&nested.id) {
+        return known.clone();
+    }
+    let connections: Vec<_> = flatten(nested, maps, open, done).into_iter().map(|route| route.connection).collect();
+    done.insert(&nested.id, connections.clone());
+    connections
 }
 
 #[cfg(test)]

@@ -12,7 +12,10 @@ use crate::config::tree::PlaceId;
 use crate::control::MAX_PATH as MAX_SOCKET_PATH;
 
 /// What the names of variables start with.
-pub(super) const DEFAULT_PREFIX: &str = "pm_";
+const DEFAULT_PREFIX: &str = "pm_";
+
+/// Longest prefix: it goes into every name.
+const MAX_PREFIX: usize = 32;
 
 const DAY: u64 = 24 * 3600;
 
@@ -21,7 +24,7 @@ impl Check<'_> {
         let default = raw::Variables::default();
         let raw = self.raw.variables.get().unwrap_or(&default);
         if let Some((prefix, place)) = raw.prefix.placed() {
-            self.prefix(prefix, place);
+            self.check_prefix(prefix, place);
         }
         let every = self.bounded(&raw.reconcile_every_sec, "reconcile_every_sec", 1..=DAY).unwrap_or(60);
         let expiry = self.bounded(&raw.astdb_expiry_sec, "astdb_expiry_sec", 10..=30 * DAY).unwrap_or(3600);
@@ -41,12 +44,18 @@ impl Check<'_> {
         }
     }
 
-    fn prefix(&mut self, prefix: &str, place: PlaceId) {
+    /// What the names of variables start with; the default where what is written is too long to be a prefix.
+    pub(super) fn prefix(&self) -> &str {
+        let written = self.raw.variables.get().and_then(|variables| variables.prefix.get());
+        written.filter(|prefix| prefix.len() <= MAX_PREFIX).map_or(DEFAULT_PREFIX, String::as_str)
+    }
+
+    fn check_prefix(&mut self, prefix: &str, place: PlaceId) {
         let letters = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let starts_well = prefix.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         // AstDB's family is the prefix without `_` at its end, and cannot be empty.
         let has_letter = prefix.contains(|c: char| c.is_ascii_alphabetic());
-        if !letters || !starts_well || !has_letter || prefix.len() > 32 {
+        if !letters || !starts_well || !has_letter || prefix.len() > MAX_PREFIX {
             let draft = Draft::error(Mark::Value(place), "`prefix` cannot begin the name of a variable");
             self.note(draft.help("use 1 to 32 letters, digits and '_', at least one letter, and no digit first"));
         }

@@ -7,10 +7,12 @@ mod connections;
 mod credentials;
 mod extras;
 mod http;
+mod judged;
 mod mail;
 mod nodes;
 mod quality;
 mod routes;
+mod rules;
 mod scores;
 
 use std::collections::HashMap;
@@ -58,6 +60,7 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let connections = check.connections(&nodes);
     let route_maps = check.route_maps(&nodes, &connections);
     check.routing_rules();
+    check.judged_apart(&connections, &route_maps);
     let scoring = check.scoring();
     let balancing = check.balancing();
     let breaker = check.breaker();
@@ -192,21 +195,25 @@ impl<'a> Check<'a> {
 
     /// Notes a reference to something that is not there.
     fn unknown<'k>(&mut self, what: &str, name: &str, mark: Mark, known: impl Iterator<Item = &'k str> + Clone) {
-        let shown: String = name.chars().take(80).collect();
-        let draft = Draft::error(mark, format!("there is no {what} `{shown}`"));
-        let draft = match suggest::closest(name, known.clone()) {
-            Some(close) => draft.help(format!("did you mean \"{close}\"?")),
-            None => match known.take(8).collect::<Vec<_>>() {
-                known if known.is_empty() => draft.help(format!("no {what} is configured")),
-                known => draft.help(format!("there are {}", known.join(", "))),
-            },
-        };
-        self.note(draft);
+        self.note(not_there(what, name, mark, known));
     }
 
     /// A path of the file: relative ones begin where the file is.
     fn path(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
+    }
+}
+
+/// A reference to something that is not there, with what was probably meant.
+fn not_there<'k>(what: &str, name: &str, mark: Mark, known: impl Iterator<Item = &'k str> + Clone) -> Draft {
+    let shown: String = name.chars().take(80).collect();
+    let draft = Draft::error(mark, format!("there is no {what} `{shown}`"));
+    match suggest::closest(name, known.clone()) {
+        Some(close) => draft.help(format!("did you mean \"{close}\"?")),
+        None => match known.take(8).collect::<Vec<_>>() {
+            known if known.is_empty() => draft.help(format!("no {what} is configured")),
+            known => draft.help(format!("there are {}", known.join(", "))),
+        },
     }
 }
 

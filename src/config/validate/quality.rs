@@ -227,7 +227,7 @@ impl<'a> Check<'a> {
 }
 
 /// Names for a message, the first few of them.
-fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+pub(super) fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     let more = names.len().saturating_sub(MAX_LISTED);
     let names: Vec<_> = names.take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
     let and_more = if more == 0 { String::new() } else { format!(" and {more} more") };
