@@ -20,5 +20,6 @@ mod hunt;
 mod lab;
 mod mail;
 mod nodes;
+mod orders;
 mod story;
 mod trouble;
