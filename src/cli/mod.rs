@@ -27,6 +27,7 @@ pub mod replay;
 pub mod run;
 pub mod status;
 pub mod templates;
+pub mod test_call;
 pub mod test_dialplan;
 pub mod test_email;
 
@@ -57,7 +58,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// The commands as `--help` shows them. A test holds this list against the commands that there are.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Beside the PBXs", &["run", "check", "status", "test-dialplan", "node", "override", "clear"]),
+    ("Beside the PBXs", &["run", "check", "status", "test-call", "test-dialplan", "node", "override", "clear"]),
     ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
     ("Your shell", &["completions"]),
@@ -86,6 +87,8 @@ enum Command {
     Check(check::Args),
     /// Show what a running pointsman sees: nodes, connections, hunt orders, latest changes
     Status(status::Args),
+    /// Show what a call to a number would try, and how each route comes to its place; also from a CSV of attempts
+    TestCall(test_call::Args),
     /// Show what a call to a number would try, and whether every PBX's variables say so
     TestDialplan(test_dialplan::Args),
     /// Look at the mails that wait or are dead; have them tried again or dropped
@@ -142,6 +145,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args, &cli.log),
         Command::Demo(args) => demo::run(args, &cli.log),
         Command::Check(args) => quiet(&cli.log).and_then(|()| check::run(&args)),
+        Command::TestCall(args) => quiet(&cli.log).and_then(|()| test_call::run(args)),
         Command::TestDialplan(args) => quiet(&cli.log).and_then(|()| test_dialplan::run(args)),
         Command::Status(args) => quiet(&cli.log).and_then(|()| status::run(args)),
         Command::Outbox(args) => quiet(&cli.log).and_then(|()| outbox::run(args)),

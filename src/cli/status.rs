@@ -442,7 +442,7 @@ fn made_id(trunk: &str) -> String {
 
 // ===== words =====
 
-fn table(width: u16, headers: &[&str], right: &[usize]) -> Table {
+pub(super) fn table(width: u16, headers: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     if !headers.is_empty() {

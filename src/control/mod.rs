@@ -20,7 +20,7 @@ use crate::engine::view::View;
 use crate::ids::{NodeId, QualityKey};
 use crate::notify::letter::Letter;
 use crate::quality::pin::Pin;
-use crate::routing::question::Question;
+use crate::routing::question::{Answer, Question};
 use crate::score::Admin;
 
 pub use client::{request, request_blocking};
@@ -82,6 +82,8 @@ pub enum Request {
         /// Why; may be empty.
         why: String,
     },
+    /// What a call would try, and why.
+    TestCall(Question),
     /// What a call would try, and whether the PBXs know.
     TestDialplan(Question),
     /// The letters of the outbox.
@@ -123,6 +125,8 @@ pub enum Response {
     Status(Arc<View>),
     /// It was done.
     Done,
+    /// To [`Request::TestCall`].
+    TestCall(Box<Answer>),
     /// To [`Request::TestDialplan`].
     TestDialplan(Box<Report>),
     /// To [`Request::Outbox`]: oldest first, without their bodies.

@@ -241,6 +241,13 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
         Ok(Request::Reset { key, who, why }) => {
             sources.engine.ask(&who, &why, |by| engine::Request::Reset { key, by }).await
         }
+        Ok(Request::TestCall(question)) => {
+            let view = Arc::clone(&sources.view.borrow());
+            match question.answer(&view.maps) {
+                Ok(answer) => Response::TestCall(Box::new(answer)),
+                Err(why) => Response::Refused(why.to_string()),
+            }
+        }
         Ok(Request::TestDialplan(question)) => {
             let view = Arc::clone(&sources.view.borrow());
             match report(&question, &view, &sources.engine.probes).await {

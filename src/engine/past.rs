@@ -47,6 +47,12 @@ impl<'a> Past<'a> {
         Some(Self { configured, state, book, seats, routes })
     }
 
+    /// The name of the map.
+    #[must_use]
+    pub fn map(&self) -> &MapId {
+        &self.configured.id
+    }
+
     /// Where the map's calls over a connection are judged; `None` where it has no such connection.
     #[must_use]
     pub fn seat(&self, connection: &str) -> Option<Seat> {

@@ -277,7 +277,8 @@ impl MapView {
             for (measure, seen) in &mut route.criteria {
                 seen.penalty = penalties.get(measure).copied().unwrap_or_default();
             }
-            route.dynamic_priority = penalties.values().sum();
+            // From 0 on: the sum of no floats is -0.
+            route.dynamic_priority = penalties.values().fold(0.0, |sum, penalty| sum + penalty);
             route.priority = whole(route.static_priority) + route.dynamic_priority;
         }
     }

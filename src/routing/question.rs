@@ -1,12 +1,15 @@
 //! What would a call try, and why? Asked by `test-call`, `test-dialplan` and the pages, answered from the pictures of the
 //! maps. Pure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::{ConnectionId, MapId};
 use crate::routing::matching::{Match, Prefixes};
-use crate::routing::picture::{MapView, NotInMap, WhatIf};
+use crate::routing::picture::{CriterionView, MapView, NotInMap, RouteView, WhatIf};
+use crate::routing::rule::Measure;
 
 /// Longest number that is asked about; E.164 has 15 digits, and dialplans put codes in front.
 const MAX_NUMBER: usize = 64;
@@ -25,7 +28,6 @@ pub struct Question {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = TestCall)]
 pub struct Answer {
     /// The number, without what people write between digits.
     pub number: String,
@@ -33,6 +35,48 @@ pub struct Answer {
     pub matched: Match,
     /// The map as it is, or as it would be.
     pub map: MapView,
+}
+
+/// The answer as programs read it: what `test-call --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = TestCall)]
+pub struct CallTable {
+    /// The route map.
+    pub map: MapId,
+    /// The number, without what people write between digits.
+    pub number: String,
+    /// Why it is this map, in a sentence.
+    pub why: String,
+    /// The dynamic routing rule of the map; `None`: priorities are the static ones.
+    pub rule: Option<Arc<str>>,
+    /// Whether every connection is blocked; the least bad one may be kept all the same.
+    pub panic: bool,
+    /// Every route in hunt order, those that are left out behind the others.
+    pub routes: Vec<CallRoute>,
+}
+
+/// A route that a call may take.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = TestCallRoute)]
+pub struct CallRoute {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Its place in the hunt order, from 1; `None` where it is left out.
+    pub place: Option<usize>,
+    /// The priority as configured; smaller is tried first.
+    pub static_priority: i64,
+    /// What the rule knows, by criterion: those that are enabled.
+    pub criteria: BTreeMap<Measure, CriterionView>,
+    /// What the rule adds: the sum of the penalties.
+    pub dynamic_priority: f64,
+    /// Static plus dynamic.
+    pub priority: f64,
+    /// The state of the connection as dialplans read it: `good`, `last`, `blocked`, `retry` or `bad`.
+    pub state: String,
+    /// The state in a sentence.
+    pub quality: String,
+    /// Why it stands where it stands, in a sentence.
+    pub reason: String,
 }
 
 /// Why there is no answer.
@@ -91,8 +135,50 @@ impl Question {
     }
 }
 
+impl Answer {
+    /// Why it is this map, in a sentence.
+    #[must_use]
+    pub fn why(&self) -> String {
+        self.matched.words(&self.number)
+    }
+
+    /// As programs read it.
+    #[must_use]
+    pub fn table(self) -> CallTable {
+        let why = self.why();
+        let MapView { id, rule, panic, routes, .. } = self.map;
+        CallTable {
+            map: id,
+            number: self.number,
+            why,
+            rule: rule.map(|rule| rule.id),
+            panic,
+            routes: routes.into_iter().map(CallRoute::from).collect(),
+        }
+    }
+}
+
+impl From<RouteView> for CallRoute {
+    fn from(route: RouteView) -> Self {
+        Self {
+            connection: route.connection,
+            place: route.place,
+            static_priority: route.static_priority,
+            criteria: route.criteria,
+            dynamic_priority: route.dynamic_priority,
+            priority: route.priority,
+            state: route.state,
+            quality: route.quality,
+            reason: route.reason,
+        }
+    }
+}
+
 /// The number without what people write between digits.
-fn number(text: &str) -> Result<String, Unanswerable> {
+///
+/// # Errors
+/// [`Unanswerable::NotANumber`].
+pub fn number(text: &str) -> Result<String, Unanswerable> {
     let number: String = text.chars().filter(|c| !" -()./\u{a0}".contains(*c)).collect();
     let (first, rest) = (number.strip_prefix('+').unwrap_or(&number), number.len());
     let legal = first.chars().all(|c| c.is_ascii_digit() || matches!(c, '*' | '#'));
@@ -105,9 +191,8 @@ fn number(text: &str) -> Result<String, Unanswerable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ConnectionId, MapId};
     use crate::routing::Route;
-    use crate::routing::picture::{Assumed, RouteView, assumption};
+    use crate::routing::picture::{Assumed, assumption};
 
     fn maps() -> Vec<Arc<MapView>> {
         let map = |name: &str, prefix: &str| {
