@@ -11,7 +11,7 @@ use crate::config::model::{Config, RouteMap, RouteTarget};
 use crate::ids::ConnectionId;
 use crate::quality::machine::Standing;
 use crate::quality::window::Sample;
-use crate::routing::rule::{Penalties, Rule, Values};
+use crate::routing::rule::{self, Penalties, Rule, Values};
 use crate::routing::{HuntOrder, Route, RouteNow, RouteTable, StaticOrder, WhenAllBlocked, arrange};
 
 /// A route map: its static order, and what its rule knows of each route.
@@ -125,7 +125,7 @@ impl MapState {
     #[must_use]
     pub fn priorities(&self) -> Vec<f64> {
         let penalties = self.penalties();
-        let dynamic = penalties.iter().map(|penalties| penalties.values().sum::<f64>());
+        let dynamic = penalties.iter().map(rule::total);
         self.order.routes.iter().zip(dynamic).map(|(route, dynamic)| route.priority() + dynamic).collect()
     }
 

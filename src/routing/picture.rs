@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ConnectionId, MapId};
 use crate::quality::machine::Standing;
 use crate::quality::settings::BadQualityAction;
-use crate::routing::rule::{Measure, Rule, Value, Values};
+use crate::routing::rule::{self, Measure, Rule, Value, Values};
 use crate::routing::{Arranged, Route, RouteNow, WhenAllBlocked, arrange};
 
 /// A route map.
@@ -277,8 +277,7 @@ impl MapView {
             for (measure, seen) in &mut route.criteria {
                 seen.penalty = penalties.get(measure).copied().unwrap_or_default();
             }
-            // From 0 on: the sum of no floats is -0.
-            route.dynamic_priority = penalties.values().fold(0.0, |sum, penalty| sum + penalty);
+            route.dynamic_priority = rule::total(&penalties);
             route.priority = whole(route.static_priority) + route.dynamic_priority;
         }
     }

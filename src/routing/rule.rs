@@ -59,12 +59,12 @@ impl Measure {
         if self == Self::SignallingFailurePercent { a.min(b) } else { a.max(b) }
     }
 
-    /// How far `own` is from `best`, as a share of the weight: 0 to 1.
-    fn distance(self, best: f64, own: f64) -> f64 {
+    /// What a route of the estimate `own` gets where `best` is the best one: 0 to `weight`.
+    fn penalty(self, weight: f64, best: f64, own: f64) -> f64 {
         match self {
-            Self::SuccessPercent | Self::SignallingFailurePercent => (best - own).abs() / 100.0,
+            Self::SuccessPercent | Self::SignallingFailurePercent => weight * (best - own).abs() / 100.0,
             Self::AvgDurationSec if best == 0.0 => 0.0,
-            Self::AvgDurationSec => (best - own) / best,
+            Self::AvgDurationSec => weight * (best - own) / best,
         }
     }
 }
@@ -110,6 +110,12 @@ pub type Values = BTreeMap<Measure, Value>;
 /// What each criterion adds to the priority of a route.
 pub type Penalties = BTreeMap<Measure, f64>;
 
+/// What they add together. (The sum of nothing is 0, not the -0 that `sum` gives.)
+#[must_use]
+pub fn total(penalties: &Penalties) -> f64 {
+    penalties.values().fold(0.0, |sum, penalty| sum + penalty)
+}
+
 impl Rule {
     /// A route of which nothing is known.
     #[must_use]
@@ -153,7 +159,7 @@ impl Rule {
             let known: Vec<Option<f64>> = routes.iter().map(effective).collect();
             let best = known.iter().flatten().copied().reduce(|a, b| measure.better(a, b));
             for (own, penalties) in known.iter().zip(&mut penalties) {
-                let penalty = own.zip(best).map_or(0.0, |(own, best)| criterion.weight * measure.distance(best, own));
+                let penalty = own.zip(best).map_or(0.0, |(own, best)| measure.penalty(criterion.weight, best, own));
                 penalties.insert(*measure, penalty);
             }
         }
@@ -251,6 +257,6 @@ mod tests {
 
     #[test]
     fn a_best_duration_of_nothing_divides_nothing() {
-        assert_eq!(Measure::AvgDurationSec.distance(0.0, 0.0), 0.0);
+        assert_eq!(Measure::AvgDurationSec.penalty(20.0, 0.0, 0.0), 0.0);
     }
 }
