@@ -31,6 +31,15 @@ impl Tasks {
         self.tracker.spawn(task);
     }
 
+    /// Does work that blocks beside the runtime, as a part of this group; `None` where the runtime ends before it.
+    pub async fn run_blocking<T, F>(&self, work: F) -> Option<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.tracker.spawn_blocking(work).await.ok()
+    }
+
     /// A group within this one: it stops with it, and can be stopped alone.
     #[must_use]
     pub fn child(&self) -> Self {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use pointsman::clock::Clock;
 use pointsman::control::{self, ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, Request, Response};
 use pointsman::dialplan::readback::Probes;
+use pointsman::engine::reload::Reloader;
 use pointsman::engine::request::Desk;
 use pointsman::engine::view::{MailView, RoutingView, StorageView, UnknownTrunk, View};
 use pointsman::ids::NodeId;
@@ -45,7 +46,12 @@ fn view(generation: u64) -> Arc<View> {
 
 /// An engine that is gone.
 fn engine() -> control::Engine {
-    control::Engine { desk: Desk::new().0, clock: Clock::system(), probes: Probes::default() }
+    control::Engine {
+        desk: Desk::new().0,
+        clock: Clock::system(),
+        probes: Probes::default(),
+        reloader: Reloader::default(),
+    }
 }
 
 /// A served socket in a directory of its own.

@@ -28,6 +28,7 @@ use crate::balance::Router;
 use crate::clock::Clock;
 use crate::config::model::Mode;
 use crate::dialplan::readback::Probes;
+use crate::engine::reload::Reloader;
 use crate::engine::request::Desk;
 use crate::engine::view::{ChangeView, View};
 use crate::notify::run::OutboxDesk;
@@ -56,6 +57,8 @@ pub struct Sources {
     pub mask_numbers: bool,
     /// The way to the variables that the nodes hold.
     pub probes: Probes,
+    /// The way to another configuration.
+    pub reloader: Reloader,
 }
 
 /// What bounds the use of the server. The defaults are for production; tests make them smaller.

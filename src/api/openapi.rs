@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::app::App;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{changes, connections, events, health, maps, nodes, outbox, route, status};
+use super::routes::{changes, connections, events, health, maps, nodes, outbox, reload, route, status};
 
 /// What is said of all paths together.
 #[derive(utoipa::OpenApi)]
@@ -73,6 +73,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(maps::map))
         .routes(routes!(maps::test_dialplan))
         .routes(routes!(status::document))
+        .routes(routes!(reload::reload_route_maps))
         .routes(routes!(outbox::outbox))
         .routes(routes!(outbox::retry))
         .routes(routes!(outbox::discard))

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::engine::request;
+use crate::engine::{reload, request};
 use crate::notify::run;
 
 /// The media type of problem details.
@@ -30,7 +30,7 @@ pub(super) struct Problem {
     detail: String,
     /// The path that was asked for.
     instance: String,
-    /// What is not ready; of `/readyz` only.
+    /// One by one: what is not ready (of `/readyz`), what is wrong with a configuration, or what of it takes a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     reasons: Vec<String>,
@@ -73,6 +73,21 @@ impl From<request::Refused> for Problem {
             NoSuchNode(_) | NoSuchConnection(_) => Self::not_found(detail),
             Illegal(_) => Self::illegal(detail),
             NotNow => Self::unavailable(detail),
+        }
+    }
+}
+
+impl From<reload::Failed> for Problem {
+    fn from(failed: reload::Failed) -> Self {
+        use reload::Failed::{NoFile, NotNow, Refused, TakesRestart, TooSlow, Unusable};
+        let detail = failed.to_string();
+        match failed {
+            Unusable { problems, .. } => {
+                Self::illegal("the configuration cannot be used, and nothing was changed").because(problems)
+            }
+            TakesRestart(parts) => Self::illegal(detail).because(parts),
+            NoFile | TooSlow | NotNow => Self::unavailable(detail),
+            Refused(refused) => refused.into(),
         }
     }
 }

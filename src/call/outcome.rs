@@ -179,6 +179,18 @@ impl CauseTable {
         Self { sip, q850 }
     }
 
+    /// The SIP statuses that stand for another outcome than by default.
+    #[must_use]
+    pub fn sip(&self) -> &BTreeMap<u16, Outcome> {
+        &self.sip
+    }
+
+    /// The Q.850 causes that stand for another outcome than by default.
+    #[must_use]
+    pub fn q850(&self) -> &BTreeMap<u16, Outcome> {
+        &self.q850
+    }
+
     /// The outcome that the evidence stands for.
     #[must_use]
     pub fn outcome(&self, evidence: &Evidence) -> Outcome {

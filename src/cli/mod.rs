@@ -23,6 +23,7 @@ mod operator;
 pub mod outbox;
 pub mod override_;
 pub mod question;
+pub mod reload;
 pub mod replay;
 pub mod run;
 pub mod status;
@@ -58,7 +59,10 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// The commands as `--help` shows them. A test holds this list against the commands that there are.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Beside the PBXs", &["run", "check", "status", "test-call", "test-dialplan", "node", "override", "clear"]),
+    (
+        "Beside the PBXs",
+        &["run", "check", "status", "test-call", "test-dialplan", "node", "override", "reload-route-maps", "clear"],
+    ),
     ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
     ("Your shell", &["completions"]),
@@ -101,6 +105,8 @@ enum Command {
     Node(node::Args),
     /// Route a connection as you say, whatever its figures are
     Override(override_::Args),
+    /// Put a changed configuration in force: connections, customers, route maps, routing rules
+    ReloadRouteMaps(reload::Args),
     /// Put the static hunt orders back into the PBXs' variables, after pointsman has been stopped
     Clear(clear::Args),
     /// Watch it work: simulated PBXs, callers and vendors, with the real program over them
@@ -153,6 +159,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Templates(args) => quiet(&cli.log).and_then(|()| templates::run(args)),
         Command::Node(args) => quiet(&cli.log).and_then(|()| node::run(args)),
         Command::Override(args) => quiet(&cli.log).and_then(|()| override_::run(args)),
+        Command::ReloadRouteMaps(args) => quiet(&cli.log).and_then(|()| reload::run(args)),
         Command::Clear(args) => quiet(&cli.log).and_then(|()| clear::run(args)),
         Command::Replay(args) => quiet(&cli.log).and_then(|()| replay::run(args)),
         Command::Judge(args) => quiet(&cli.log).and_then(|()| judge::run(args)),
@@ -177,7 +184,7 @@ fn commands_help(command: &clap::Command) -> String {
         help.push_str(&format!("{HEADER}{title}:{HEADER:#}\n"));
         for name in *names {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about).cloned().unwrap_or_default();
-            help.push_str(&format!("  {LITERAL}{name:<13}{LITERAL:#}{about}\n"));
+            help.push_str(&format!("  {LITERAL}{name:<19}{LITERAL:#}{about}\n"));
         }
         help.push('\n');
     }

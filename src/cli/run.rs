@@ -9,15 +9,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::config_file::ConfigFile;
 use crate::cli::logging;
 use crate::clock::Clock;
-use crate::config::Loaded;
-use crate::config::model::Config;
-use crate::engine::run;
+use crate::config::{self, Config, Loaded};
+use crate::engine::reload::{Loader, Order};
+use crate::engine::request::By;
+use crate::engine::run::{self, Running};
 
 /// Arguments of `pointsman run`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Stops on SIGTERM and SIGINT; a second one ends it at once. The PBXs keep their variables: calls
-go on in the last order. `pointsman clear` puts the static order back.
+go on in the last order. `pointsman clear` puts the static order back. On SIGHUP it reads its configuration again, as
+`pointsman reload-route-maps` has it do, and says in the log what came of it.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 the configuration has errors."
 )]
@@ -32,18 +34,21 @@ pub struct Args {
 /// Where the configuration has errors, another instance runs with it, or the control socket cannot be made.
 #[expect(clippy::needless_pass_by_value, reason = "every command takes its arguments")]
 pub fn run(args: Args, log: &logging::Args) -> anyhow::Result<ExitCode> {
-    let Loaded { config, warnings } = args.config.load()?;
+    let path = args.config.find()?;
+    let Loaded { config, warnings } = config::load(&path)?;
     log.start_with(&config.log)?;
     let mut err = io::stderr().lock();
     write!(err, "{}", warnings.render(err.is_terminal() && super::colour_wanted()))?;
     drop(err);
-    super::runtime()?.block_on(serve(Arc::new(config)))
+    let loader = Loader::new(move || config::load(&path));
+    super::runtime()?.block_on(serve(Arc::new(config), loader))
 }
 
-async fn serve(config: Arc<Config>) -> anyhow::Result<ExitCode> {
+async fn serve(config: Arc<Config>, loader: Loader) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let running = run::start(config.clone(), Clock::system()).await?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let running = run::start_with(config.clone(), Clock::system(), Some(loader)).await?;
     tracing::info!(
         nodes = config.nodes.len(),
         connections = config.connections.len(),
@@ -54,9 +59,12 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<ExitCode> {
         config.connections.len(),
         config.route_maps.len(),
     );
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            Some(()) = hangup.recv() => reload(&running),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
     }
     tracing::info!("stopping; the PBXs keep their variables and calls go on in the last order");
     let clean = tokio::select! {
@@ -65,4 +73,12 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<ExitCode> {
         _ = interrupt.recv() => false,
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What comes of it is in the log.
+fn reload(running: &Running) {
+    let by = By { who: "SIGHUP".into(), why: "".into() };
+    if let Err(failed) = running.reloader().begin(Order { dry_run: false, by }) {
+        tracing::error!("SIGHUP: {failed}");
+    }
 }

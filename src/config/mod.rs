@@ -14,6 +14,7 @@
 //! only suspicious is a warning.
 
 mod de;
+pub mod diff;
 mod environment;
 mod load;
 mod locate;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::dialplan::report::Report;
+use crate::engine::reload::Reloaded;
 use crate::engine::view::View;
 use crate::ids::{NodeId, QualityKey};
 use crate::notify::letter::Letter;
@@ -84,6 +85,15 @@ pub enum Request {
     },
     /// What a call would try, and why.
     TestCall(Question),
+    /// The configuration is to be read again and put in force.
+    ReloadRouteMaps {
+        /// Only show what would change.
+        dry_run: bool,
+        /// Who asks.
+        who: String,
+        /// Why; may be empty.
+        why: String,
+    },
     /// What a call would try, and whether the PBXs know.
     TestDialplan(Question),
     /// The letters of the outbox.
@@ -127,6 +137,15 @@ pub enum Response {
     Done,
     /// To [`Request::TestCall`].
     TestCall(Box<Answer>),
+    /// To [`Request::ReloadRouteMaps`], where that was done.
+    Reloaded(Reloaded),
+    /// To [`Request::ReloadRouteMaps`]: the configuration has errors, and nothing has changed.
+    Unusable {
+        /// All of them, as `pointsman check` prints them.
+        text: String,
+        /// Each on a line.
+        problems: Vec<String>,
+    },
     /// To [`Request::TestDialplan`].
     TestDialplan(Box<Report>),
     /// To [`Request::Outbox`]: oldest first, without their bodies.

@@ -17,6 +17,7 @@ use super::{ControlError, MAX_CLIENTS, MAX_PATH, MAX_REQUEST, PATIENCE, Reply, R
 use crate::clock::Clock;
 use crate::dialplan::readback::Probes;
 use crate::dialplan::report::report;
+use crate::engine::reload::{Failed, Order, Reloader};
 use crate::engine::request::{self as engine, By, Desk};
 use crate::engine::view::View;
 use crate::notify::run::{OutboxDesk, Refused, Which};
@@ -148,6 +149,8 @@ pub struct Engine {
     pub clock: Clock,
     /// The way to the variables that the nodes hold.
     pub probes: Probes,
+    /// The way to another configuration.
+    pub reloader: Reloader,
 }
 
 impl Engine {
@@ -158,6 +161,18 @@ impl Engine {
             Err(refused) => Err(refused),
         };
         done.map_or_else(|refused| Response::Refused(refused.to_string()), |()| Response::Done)
+    }
+
+    async fn reload(&self, dry_run: bool, who: &str, why: &str) -> Response {
+        let done = match By::new(who, why) {
+            Ok(by) => self.reloader.reload(Order { dry_run, by }).await,
+            Err(refused) => Err(refused.into()),
+        };
+        match done {
+            Ok(reloaded) => Response::Reloaded(reloaded),
+            Err(Failed::Unusable { text, problems }) => Response::Unusable { text, problems },
+            Err(failed) => Response::Refused(failed.to_string()),
+        }
     }
 }
 
@@ -248,6 +263,7 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
                 Err(why) => Response::Refused(why.to_string()),
             }
         }
+        Ok(Request::ReloadRouteMaps { dry_run, who, why }) => sources.engine.reload(dry_run, &who, &why).await,
         Ok(Request::TestDialplan(question)) => {
             let view = Arc::clone(&sources.view.borrow());
             match report(&question, &view, &sources.engine.probes).await {

@@ -6,8 +6,11 @@
 //! (see [`super::slots`]).
 //!
 //! Once in a while everything is read and compared. What somebody else changed is put back and counted.
+//!
+//! What is not wanted any more (the variables of a map or a connection that was taken out of the configuration) is cleared
+//! after everything else was written: see [`Gone`].
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +28,10 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Most slots that are read of a map: more connections than any map has.
 const SLOTS_READ: usize = 512;
+
+/// Most variables and orders that are remembered because they are to be cleared: those of a large configuration. Of further
+/// ones, which takes a link that is down for a hundred reloads, the oldest stay on the PBX until it is restarted.
+const GONE_KEPT: usize = 20_000;
 
 /// How AstDB copies are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +93,7 @@ pub struct Reconciler {
     desired: Arc<Desired>,
     was_told: bool,
     beliefs: HashMap<String, Belief>,
+    gone: Gone,
     /// Variables to read: to learn what they hold, or to compare.
     to_read: VecDeque<String>,
     copies: HashMap<String, Copy>,
@@ -106,6 +114,77 @@ pub struct Reconciler {
     view: VariablesView,
 }
 
+/// What was wanted once and is not any more. It is remembered until the PBX is known not to hold it, over losses of the link
+/// too; a PBX that was restarted holds nothing, and is asked all the same, because its copies in AstDB are still there.
+#[derive(Debug, Default)]
+struct Gone {
+    orders: VecDeque<Arc<Order>>,
+    single: VecDeque<String>,
+    /// The names that are wanted, made when something last went or came: they are not cleared, whatever they were once.
+    wanted: HashSet<String>,
+    /// The lists of the orders with slots that are wanted.
+    slotted: HashSet<String>,
+}
+
+impl Gone {
+    fn is_empty(&self) -> bool {
+        self.orders.is_empty() && self.single.is_empty()
+    }
+
+    /// Notes what goes where `now` takes the place of `before`, and forgets what is wanted again.
+    fn replace(&mut self, before: &Desired, now: &Desired) {
+        if has_the_names_of(before, now) {
+            return;
+        }
+        self.wanted = fixed_names(now).map(str::to_owned).collect();
+        let slotted = now.orders.iter().filter(|order| order.slots);
+        self.slotted = slotted.map(|order| order.list.clone()).collect();
+        // Of an order that went several times the latest is kept; of one that is wanted nothing goes but its slots.
+        let mut seen: HashSet<String> = now.orders.iter().map(|order| order.list.clone()).collect();
+        let orders = std::mem::take(&mut self.orders).into_iter().chain(before.orders.iter().cloned());
+        for order in orders.rev() {
+            if seen.insert(order.list.clone()) {
+                self.orders.push_front(order);
+            }
+        }
+        self.single.extend(single(before).map(|state| state.name.clone()));
+        let wanted = &self.wanted;
+        self.single.retain(|name| !wanted.contains(name) && seen.insert(name.clone()));
+        bounded(&mut self.orders);
+        bounded(&mut self.single);
+    }
+
+    /// Whether a name is some wanted variable's, whatever it was once: a map `a_1` is called like a slot of a map `a`.
+    fn is_wanted(&self, name: &str) -> bool {
+        let is_slot = || {
+            let slot = name.rsplit_once('_').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+            slot.is_some_and(|(list, _)| self.slotted.contains(list))
+        };
+        self.wanted.contains(name) || is_slot()
+    }
+}
+
+fn bounded<T>(gone: &mut VecDeque<T>) {
+    gone.drain(..gone.len().saturating_sub(GONE_KEPT));
+}
+
+/// Whether both want the same variables, whatever they hold.
+fn has_the_names_of(before: &Desired, now: &Desired) -> bool {
+    fixed_names(before).eq(fixed_names(now))
+}
+
+/// All names but those of slots.
+fn fixed_names(desired: &Desired) -> impl Iterator<Item = &str> {
+    let orders = desired.orders.iter().flat_map(|order| [order.list.as_str(), order.count.as_str()]);
+    let generation = desired.generation.iter().map(|(name, _)| name.as_str());
+    orders.chain(single(desired).map(|state| state.name.as_str())).chain(generation)
+}
+
+/// The variables that stand alone.
+fn single(desired: &Desired) -> impl Iterator<Item = &StateVariable> {
+    desired.states.iter().chain(&desired.routing)
+}
+
 /// A copy in AstDB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Copy {
@@ -121,6 +200,7 @@ impl Reconciler {
             desired: Arc::default(),
             was_told: false,
             beliefs: HashMap::new(),
+            gone: Gone::default(),
             to_read: VecDeque::new(),
             copies: HashMap::new(),
             astdb,
@@ -138,7 +218,8 @@ impl Reconciler {
 
     /// The node should hold this from now on. `cause_at` is when the event arrived that made it so.
     pub fn want(&mut self, desired: Arc<Desired>, cause_at: Timestamp) {
-        self.desired = desired;
+        let before = std::mem::replace(&mut self.desired, desired);
+        self.gone.replace(&before, &self.desired);
         self.was_told = true;
         self.is_urgent = true;
         self.cause_at = Some(cause_at);
@@ -146,7 +227,7 @@ impl Reconciler {
         self.refused.clear();
     }
 
-    /// The link came up, or the PBX was restarted: nothing that was believed holds.
+    /// The link came up, or the PBX was restarted: nothing that was believed holds. What is to be cleared still is.
     pub fn forget(&mut self) {
         self.beliefs.clear();
         self.to_read.clear();
@@ -181,6 +262,7 @@ impl Reconciler {
         if next.is_some() {
             self.in_flight += 1;
         } else if self.in_flight == 0 {
+            self.forget_cleared();
             self.in_step(now);
         }
         next
@@ -302,7 +384,7 @@ impl Reconciler {
         }
     }
 
-    /// Every variable that is ours to keep, slots past the end included as far as they are set.
+    /// Every variable that is ours to keep or to clear, slots past the end included as far as they are set.
     fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for order in &self.desired.orders {
@@ -314,7 +396,18 @@ impl Reconciler {
         }
         names.extend(self.single().map(|state| state.name.clone()));
         names.extend(self.desired.generation.iter().map(|(name, _)| name.clone()));
+        names.extend(self.gone.orders.iter().flat_map(|order| self.gone_names_of(order)));
+        names.extend(self.gone.single.iter().cloned());
         names
+    }
+
+    /// What is to be cleared of an order that is not wanted any more, the list first and the first slot last: a reader goes
+    /// from slot to slot.
+    fn gone_names_of(&self, order: &Order) -> Vec<String> {
+        let slots = if order.slots { self.slots_to_know(order) } else { 0 };
+        let slots = (1..=slots).rev().map(|number| order.slot(number));
+        let names = [order.list.clone(), order.count.clone()].into_iter().chain(slots);
+        names.filter(|name| !self.gone.is_wanted(name)).collect()
     }
 
     /// As many slots as the order has, and on to the first that is not set.
@@ -351,12 +444,47 @@ impl Reconciler {
     /// The first variable that does not hold what it should, with that. The order of variables is that of the writes.
     fn next_difference(&self) -> Option<(String, Option<String>)> {
         let orders = self.desired.orders.iter().find_map(|order| self.next_of_order(order));
-        orders.or_else(|| self.next_state()).or_else(|| self.next_generation())
+        orders.or_else(|| self.next_state()).or_else(|| self.next_generation()).or_else(|| self.next_gone())
     }
 
     /// The variables that stand alone.
     fn single(&self) -> impl Iterator<Item = &StateVariable> {
-        self.desired.states.iter().chain(&self.desired.routing)
+        single(&self.desired)
+    }
+
+    /// The next variable to clear, because it is not wanted any more. What takes its place is there by then.
+    fn next_gone(&self) -> Option<(String, Option<String>)> {
+        if self.gone.is_empty() || !self.all_known() {
+            return None;
+        }
+        let is_set = |name: &String| matches!(self.writable(name), Some(Some(_)));
+        let of_orders = self.gone.orders.iter().find_map(|order| self.gone_names_of(order).into_iter().find(is_set));
+        let name = of_orders.or_else(|| self.gone.single.iter().find(|name| is_set(name)).cloned())?;
+        Some((name, None))
+    }
+
+    /// Nothing is under way: what the PBX does not hold any more need not be remembered.
+    fn forget_cleared(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let orders = self.gone.orders.iter().map(|order| (order.clone(), self.gone_names_of(order)));
+        let (cleared, left): (Vec<_>, Vec<_>) =
+            orders.partition(|(_, names)| names.iter().all(|name| self.is_cleared(name)));
+        let (single, single_left): (Vec<_>, Vec<_>) =
+            self.gone.single.iter().cloned().partition(|name| self.is_cleared(name));
+        self.gone.orders = left.into_iter().map(|(order, _)| order).collect();
+        self.gone.single = single_left.into();
+        for name in cleared.into_iter().flat_map(|(_, names)| names).chain(single) {
+            self.beliefs.remove(&name);
+            self.copies.remove(&name);
+        }
+    }
+
+    /// Whether neither a variable nor its copy is there any more.
+    fn is_cleared(&self, name: &str) -> bool {
+        let no_copy = || self.astdb.is_none() || self.copies.get(name).is_some_and(|copy| copy.value.is_none());
+        self.holds(name) == Some(&None) && no_copy()
     }
 
     fn next_state(&self) -> Option<(String, Option<String>)> {
@@ -411,14 +539,15 @@ impl Reconciler {
         let astdb = self.astdb.clone().filter(|_| !self.copies_refused)?;
         let fresh_until = now.after(astdb.expiry * 2 / 3);
         let names: Vec<String> = self.names();
-        let name = names.into_iter().find(|name| {
+        let differs = |name: &String| {
             let Some(value) = self.writable(name) else { return false };
             match self.copies.get(name) {
                 // AstDB outlives the PBX and us: a copy from before must go where nothing stands now.
                 None => true,
                 Some(copy) => copy.value != *value || (value.is_some() && copy.valid_until < fresh_until),
             }
-        })?;
+        };
+        let name = names.into_iter().find(differs).or_else(|| self.stale_copy())?;
         let value = self.holds(&name)?.clone();
         let valid_until = now.after(astdb.expiry);
         self.copies.insert(name.clone(), Copy { value: value.clone(), valid_until });
@@ -431,6 +560,13 @@ impl Reconciler {
             None => Command::DeleteAstDb { family, key },
         };
         Some((Purpose::Copy(name), command))
+    }
+
+    /// A copy of what is not set any more: a slot past the end, further than anything that is set.
+    fn stale_copy(&self) -> Option<String> {
+        let stale =
+            self.copies.iter().filter(|(name, copy)| copy.value.is_some() && self.writable(name) == Some(&None));
+        stale.map(|(name, _)| name.clone()).min()
     }
 
     /// Nothing to send and nothing under way.
@@ -662,6 +798,228 @@ mod tests {
         pbx.log.clear();
         settle(&mut reconciler, &mut pbx, at(3));
         assert_eq!(pbx.log, ["pm_generation=2"]);
+    }
+
+    /// Of maps with these trunks and connections with these states, by their names.
+    fn wanted(maps: &[(&str, &[&str])], connections: &[&str], slots: bool) -> Arc<Desired> {
+        let order = |(name, trunks): &(&str, &[&str])| {
+            let list = format!("pm_route_{name}");
+            let trunks = trunks.iter().map(|trunk| (*trunk).to_owned()).collect();
+            Arc::new(Order { count: format!("{list}_count"), list, trunks, slots })
+        };
+        let state =
+            |name: &&str| StateVariable { name: format!("pm_conn_{name}"), value: "last".into(), may_be_unset: false };
+        Arc::new(Desired {
+            orders: maps.iter().map(order).collect(),
+            states: connections.iter().map(state).collect(),
+            routing: Vec::new(),
+            generation: Some(("pm_generation".into(), 1)),
+        })
+    }
+
+    /// What a PBX holds that holds what is wanted and nothing else.
+    fn exactly(wanted: &Desired) -> BTreeMap<String, String> {
+        let mut globals = BTreeMap::new();
+        for order in &wanted.orders {
+            globals.insert(order.count.clone(), order.trunks.len().to_string());
+            if !order.trunks.is_empty() {
+                globals.insert(order.list.clone(), order.trunks.join(","));
+            }
+            let slots = order.trunks.iter().enumerate().filter(|_| order.slots);
+            globals.extend(slots.map(|(place, trunk)| (order.slot(place + 1), trunk.clone())));
+        }
+        globals.extend(single(wanted).map(|state| (state.name.clone(), state.value.to_string())));
+        globals.extend(wanted.generation.iter().map(|(name, number)| (name.clone(), number.to_string())));
+        globals
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_is_cleared_after_everything_else_was_written() {
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        reconciler.want(wanted(&[("old", &["a", "b"]), ("m", &["a"])], &["a", "b_old"], true), at(0));
+        settle(&mut reconciler, &mut pbx, at(0));
+        pbx.log.clear();
+        let now = wanted(&[("m", &["a"]), ("new", &["c"])], &["a", "c"], true);
+        reconciler.want(now.clone(), at(1));
+        settle(&mut reconciler, &mut pbx, at(1));
+        let expected = [
+            "pm_route_new=c",
+            "pm_route_new_1=c",
+            "pm_route_new_count=1",
+            "pm_conn_c=last",
+            "pm_route_old=",
+            "pm_route_old_count=",
+            "pm_route_old_2=",
+            "pm_route_old_1=",
+            "pm_conn_b_old=",
+        ];
+        assert_eq!(pbx.log, expected);
+        assert_eq!((&pbx.globals, reconciler.view().in_step_at), (&exactly(&now), Some(at(1))));
+        assert!(reconciler.gone.is_empty());
+        assert!(!reconciler.beliefs.keys().any(|name| name.contains("old")), "nothing is kept of it");
+    }
+
+    #[test]
+    fn what_went_while_the_link_was_down_is_cleared_when_it_is_back_and_so_are_copies_after_a_restart_of_the_pbx() {
+        let astdb = AstDb { family: "pm".into(), expiry: Duration::from_secs(300) };
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, Some(astdb)), Pbx::default());
+        reconciler.want(wanted(&[("m", &["a"]), ("old", &["a", "b"])], &["a", "b"], false), at(0));
+        settle(&mut reconciler, &mut pbx, at(0));
+        assert_eq!(pbx.astdb.len(), pbx.globals.len());
+        reconciler.want(wanted(&[("m", &["a"])], &["a", "b"], false), at(1));
+        let now = wanted(&[("m", &["a"])], &["a"], false);
+        reconciler.want(now.clone(), at(1));
+        reconciler.forget();
+        pbx.globals.remove("pm_conn_b");
+        settle(&mut reconciler, &mut pbx, at(2));
+        assert_eq!(pbx.globals, exactly(&now));
+        assert_eq!(pbx.astdb.keys().collect::<Vec<_>>(), pbx.globals.keys().collect::<Vec<_>>());
+        assert!(reconciler.gone.is_empty());
+    }
+
+    #[test]
+    fn what_is_wanted_again_is_not_cleared() {
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        let all = wanted(&[("m", &["a"]), ("n", &["a", "b"])], &["a", "b"], true);
+        reconciler.want(all.clone(), at(0));
+        settle(&mut reconciler, &mut pbx, at(0));
+        pbx.log.clear();
+        reconciler.want(wanted(&[("m", &["a"])], &["a"], true), at(1));
+        reconciler.want(all.clone(), at(1));
+        reconciler.forget();
+        settle(&mut reconciler, &mut pbx, at(1));
+        assert_eq!(pbx.log, [""; 0]);
+        assert_eq!(pbx.globals, exactly(&all));
+    }
+
+    #[test]
+    fn a_clear_that_got_lost_or_was_refused_is_tried_again() {
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        reconciler.want(wanted(&[], &["a", "b"], true), at(0));
+        settle(&mut reconciler, &mut pbx, at(0));
+        reconciler.want(wanted(&[], &["a"], true), at(1));
+        let (purpose, command) = reconciler.next(at(1)).unwrap();
+        assert_eq!(command, Command::ClearVariable { name: "pm_conn_b".into() });
+        reconciler.answered(purpose, Err(CommandError::TimedOut), at(1));
+        settle(&mut reconciler, &mut pbx, at(1));
+        assert_eq!(reconciler.view().in_step_at, None);
+        let mut findings = 0;
+        while let Some((purpose, command)) = reconciler.next(at(3)) {
+            let refuse = matches!(command, Command::ClearVariable { .. });
+            let answer = if refuse { Err(CommandError::Refused("no".into())) } else { pbx.carry_out(command) };
+            findings += usize::from(reconciler.answered(purpose, answer, at(3)).is_some());
+        }
+        assert_eq!((findings, pbx.globals.contains_key("pm_conn_b")), (1, true));
+        settle(&mut reconciler, &mut pbx, at(63));
+        assert_eq!(pbx.globals.keys().collect::<Vec<_>>(), ["pm_conn_a", "pm_generation"]);
+    }
+
+    #[test]
+    fn a_map_that_is_called_like_a_slot_of_one_that_went_is_left_alone() {
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        for maps in [[("m", &["a", "b"][..])], [("m_1", &["c"])], [("m_count", &["d"])], [("m", &["b"])]] {
+            let now = wanted(&maps, &[], true);
+            reconciler.want(now.clone(), at(0));
+            settle(&mut reconciler, &mut pbx, at(0));
+            assert_eq!(pbx.globals, exactly(&now));
+        }
+    }
+
+    /// What happens while maps and connections come and go.
+    #[derive(Clone, Debug)]
+    enum Turn {
+        /// The trunks of each map that there is, of [`MAPS`], and which connections there are.
+        Want([Option<Vec<&'static str>>; 3], [bool; 3]),
+        /// That many commands are sent, and as many are carried out and answered.
+        Progress(usize, usize),
+        /// The link is lost; that many of the commands under way were carried out before. Sometimes the PBX was restarted.
+        Lose(usize, bool),
+    }
+
+    const MAPS: [&str; 3] = ["m", "n", "o"];
+
+    fn turns() -> impl Strategy<Value = Vec<Turn>> {
+        let trunks = || {
+            let all = Just(vec!["a", "b", "c", "d"]).prop_shuffle();
+            all.prop_flat_map(|all| (0..=all.len()).prop_map(move |n| all[..n].to_vec()))
+        };
+        let map = move || proptest::option::of(trunks());
+        let maps = [map(), map(), map()];
+        let turn = prop_oneof![
+            3 => (maps, any::<[bool; 3]>()).prop_map(|(maps, connections)| Turn::Want(maps, connections)),
+            5 => (0_usize..20, 0_usize..20).prop_map(|(sent, answered)| Turn::Progress(sent, answered)),
+            1 => (0_usize..20, proptest::bool::weighted(0.3)).prop_map(|(done, restart)| Turn::Lose(done, restart)),
+        ];
+        proptest::collection::vec(turn, 1..25)
+    }
+
+    proptest! {
+        /// Maps and connections come and go while writes are under way, links are lost and PBXs restarted: in the end a
+        /// PBX holds what is wanted and nothing else, and nothing that is wanted was cleared on the way.
+        #[test]
+        fn what_went_is_cleared_and_what_is_wanted_never(turns in turns(), slots: bool, copies: bool) {
+            let lost = turns.iter().any(|turn| matches!(turn, Turn::Lose(..)));
+            let astdb = copies.then(|| AstDb { family: "pm".into(), expiry: Duration::from_secs(3600) });
+            let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, astdb), Pbx::default());
+            let mut under_way: VecDeque<(Purpose, Command)> = VecDeque::new();
+            let mut last = wanted(&[], &[], slots);
+            let mut now = at(0);
+            for turn in turns {
+                match turn {
+                    Turn::Want(maps, connections) => {
+                        let maps: Vec<(&str, &[&str])> = MAPS
+                            .into_iter()
+                            .zip(&maps)
+                            .filter_map(|(name, trunks)| Some((name, trunks.as_deref()?)))
+                            .collect();
+                        let connections = ["a", "b", "b_m"].into_iter().zip(connections);
+                        let connections: Vec<&str> =
+                            connections.filter_map(|(name, there)| there.then_some(name)).collect();
+                        last = wanted(&maps, &connections, slots);
+                        reconciler.want(last.clone(), now);
+                    }
+                    Turn::Progress(sent, answered) => {
+                        for _ in 0..sent {
+                            let Some((purpose, command)) = reconciler.next(now) else { break };
+                            if let Command::ClearVariable { name } = &command {
+                                let empty = |order: &Arc<Order>| order.list == *name && order.trunks.is_empty();
+                                let is_wanted = fixed_names(&last).any(|wanted| wanted == name);
+                                prop_assert!(!is_wanted || last.orders.iter().any(empty), "{name} of {last:?}");
+                            }
+                            under_way.push_back((purpose, command));
+                        }
+                        for (purpose, command) in under_way.drain(..answered.min(under_way.len())) {
+                            reconciler.answered(purpose, pbx.carry_out(command), now);
+                        }
+                    }
+                    Turn::Lose(done, restart) => {
+                        for (n, (purpose, command)) in under_way.drain(..).enumerate() {
+                            if n < done {
+                                pbx.carry_out(command).unwrap();
+                            }
+                            reconciler.answered(purpose, Err(CommandError::LinkLost), now);
+                        }
+                        if restart {
+                            pbx.globals.clear();
+                        }
+                        reconciler.forget();
+                        now = now.after(RETRY);
+                    }
+                }
+            }
+            reconciler.want(last.clone(), now);
+            for (purpose, command) in under_way.drain(..) {
+                reconciler.answered(purpose, pbx.carry_out(command), now);
+            }
+            settle(&mut reconciler, &mut pbx, now.after(RETRY));
+            prop_assert_eq!(&pbx.globals, &exactly(&last));
+            prop_assert!(reconciler.gone.is_empty(), "{:?}", reconciler.gone);
+            // Copies of slots past the end that a link was lost over lapse by themselves.
+            if copies && !(slots && lost) {
+                let copied = |(name, copy): (&String, &String)| (name.clone(), copy.split_once(':').unwrap().1.to_owned());
+                prop_assert_eq!(&pbx.astdb.iter().map(copied).collect::<BTreeMap<_, _>>(), &pbx.globals);
+            }
+        }
     }
 
     #[derive(Clone, Debug)]

@@ -279,20 +279,19 @@ impl Engine {
             }
             Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now),
             Request::Reset { key, by } => self.reset(&key, &by, now),
-            Request::Configure(NewConfig(config)) => {
-                self.reconfigure(config, now);
-                Ok(())
-            }
+            Request::Configure(NewConfig(config)) => self.reconfigure(config, now),
         }
     }
 
     /// Takes another configuration with the same nodes. What it does not change goes on: states, windows, calls that are up,
     /// operators' words. What the rules learnt of routes begins anew.
-    fn reconfigure(&mut self, config: Arc<Config>, now: Timestamp) {
+    fn reconfigure(&mut self, config: Arc<Config>, now: Timestamp) -> Result<(), Refused> {
+        if !config.nodes.iter().map(|node| &node.id).eq(self.config.nodes.iter().map(|node| &node.id)) {
+            return Err(Refused::Illegal("other nodes take a restart".to_owned()));
+        }
         let before = std::mem::replace(&mut self.config, config);
-        let seats: Vec<QualityKey> = self.book.iter().map(|(key, _)| key.clone()).collect();
-        let seat_of = |key: &QualityKey| self.book.seat(key);
-        let keys: HashMap<Seat, QualityKey> = seats.into_iter().filter_map(|key| Some((seat_of(&key)?, key))).collect();
+        let seated = self.book.iter().filter_map(|(key, _)| Some((self.book.seat(key)?, key.clone())));
+        let keys: HashMap<Seat, QualityKey> = seated.collect();
         let configured = self.book.configure(self.config.judged(), now);
         self.calls.clear();
         self.shelf.extend(configured.gone);
@@ -304,9 +303,11 @@ impl Engine {
         }
         let maps: Vec<MapId> = before.route_maps.iter().map(|map| map.id.clone()).collect();
         self.effects.extend(self.routes.forget().map(Effect::Store));
-        self.routes = Routes::new(&self.config);
+        self.routes = self.routes.replaced_by(&self.config);
         self.routes.learn_all();
-        self.unmapped = vec![0; self.config.connections.len()];
+        let unmapped: HashMap<_, _> = before.connections.iter().map(|one| &one.id).zip(&self.unmapped).collect();
+        let unmapped = self.config.connections.iter().map(|one| unmapped.get(&one.id).map_or(0, |attempts| **attempts));
+        self.unmapped = unmapped.collect();
         self.reseat_legs(&before, &keys, &maps);
         for (key, change) in changes {
             if let Some(seat) = self.book.seat(&key) {
@@ -316,6 +317,7 @@ impl Engine {
         self.book.take_moved();
         self.order_anew(now);
         self.reorder(now);
+        Ok(())
     }
 
     /// Gives the legs that are up their places in a new configuration: `keys` is where they were judged, `maps` the names of
@@ -335,7 +337,8 @@ impl Engine {
         }
     }
 
-    /// A leg in the new configuration; `None` where its connection is not there any more.
+    /// A leg in the new configuration; `None` where its connection is not there any more. It stays with the map that it was
+    /// placed for, whatever that serves by now.
     fn reseated(&mut self, leg: Leg, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) -> Option<Leg> {
         let name = &before.connections[leg.connection].id;
         let Some(connection) = self.config.connections.iter().position(|connection| connection.id == *name) else {
@@ -349,7 +352,23 @@ impl Engine {
             Some(seat) if key_before != Some(self.book.key(seat)) => self.book.adopted(seat, leg.row.placed_at),
             _ => leg.epoch,
         };
-        Some(Leg { connection, map, seat, epoch, ..leg })
+        let leg = Leg { connection, map, seat, epoch, ..leg };
+        Some(self.stored_anew(leg))
+    }
+
+    /// After a crash a leg must be found where it is now: its row tells its epoch there, and its map by name where its number
+    /// would lead to another one.
+    fn stored_anew(&mut self, mut leg: Leg) -> Leg {
+        let before = (leg.row.epoch, leg.row.map.clone());
+        leg.row.epoch = leg.seat.map(|_| leg.epoch);
+        let found = self.routes.of_call(leg.row.map.as_deref(), leg.row.number.as_deref());
+        if let Some(map) = leg.map.filter(|map| found != Some(*map)) {
+            leg.row.map = Some(self.routes.name(map).as_str().into());
+        }
+        if before != (leg.row.epoch, leg.row.map.clone()) && !leg.adopted {
+            self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(leg.row.clone()))));
+        }
+        leg
     }
 
     /// The load of this machine, which some nodes run on.

@@ -58,6 +58,15 @@ impl Routes {
         }
     }
 
+    /// Those of another configuration, with nothing learnt. The calls that are hunting go on: what they tried, they tried.
+    pub(super) fn replaced_by(&mut self, config: &Config) -> Self {
+        let mut routes = Self::new(config);
+        let mut hunts = std::mem::take(&mut self.hunts);
+        hunts.renumber(|map| routes.named(self.name(map)));
+        routes.hunts = hunts;
+        routes
+    }
+
     /// Takes up what was learnt before the program ended; gives what of it is to be stored anew or no more.
     pub(super) fn restore(&mut self, kept: Vec<(MapId, Learnt)>) -> Vec<StoreOp> {
         let mut ops = Vec::new();
@@ -248,6 +257,17 @@ impl Hunts {
         before
     }
 
+    /// Maps have other numbers now; hunts of those that have none are forgotten.
+    fn renumber(&mut self, number: impl Fn(usize) -> Option<usize>) {
+        self.hunts.retain(|_, hunt| match number(hunt.map) {
+            Some(map) => {
+                hunt.map = map;
+                true
+            }
+            None => false,
+        });
+    }
+
     /// The call got through: what the same leg dials next is another call.
     fn over(&mut self, caller: &(usize, LegId)) {
         self.hunts.remove(caller);
@@ -290,5 +310,15 @@ mod tests {
         assert_eq!(hunts.tries(caller("y"), 0, &id("a"), at(601)), [id("b")]);
         assert_eq!(hunts.tries(caller("x"), 0, &id("a"), at(1400)), []);
         assert_eq!((hunts.hunts.len(), hunts.ages.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_hunt_goes_on_in_its_map_when_maps_get_other_numbers_and_ends_with_its_map() {
+        let (mut hunts, at) = (Hunts::default(), Timestamp::from_secs);
+        hunts.tries(caller("x"), 0, &id("a"), at(0));
+        hunts.tries(caller("y"), 1, &id("a"), at(0));
+        hunts.renumber(|map| (map == 0).then_some(1));
+        assert_eq!(hunts.tries(caller("x"), 1, &id("b"), at(1)), [id("a")]);
+        assert_eq!(hunts.tries(caller("y"), 1, &id("b"), at(1)), []);
     }
 }

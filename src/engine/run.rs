@@ -26,6 +26,7 @@ use crate::dialplan::readback::Probes;
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::local::Machine;
+use crate::engine::reload::{Loader, Reloader};
 use crate::engine::request::{Asked, Desk};
 use crate::engine::view::{ChangeView, HttpView, RoutingView, View};
 use crate::ids::LegId;
@@ -83,6 +84,7 @@ pub struct Running {
     changes: broadcast::Sender<Arc<ChangeView>>,
     outbox: OutboxDesk,
     desk: Desk,
+    reloader: Reloader,
     router: Router,
     http: Option<watch::Receiver<Listening>>,
     serving: Tasks,
@@ -99,11 +101,20 @@ pub struct Running {
 /// Where another instance runs with the same database or control socket, or the socket cannot be made. A database that
 /// cannot be used for any other reason does not keep the program from starting: it goes on from memory and says so.
 pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartError> {
+    start_with(config, clock, None).await
+}
+
+/// [`start`], with what reads the configuration again; without it, a reload is refused.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader>) -> Result<Running, StartError> {
     let [serving, links, engine_tasks, mailing, storing] = std::array::from_fn(|_| Tasks::new());
     let (writer, mut restored, late) = open_store(&config, clock, &storing).await?;
     let kept_mail = KeptMail { at_start: std::mem::take(&mut restored.mail), late };
     let (view, _) = watch::channel(Arc::new(View::empty(clock.now())));
-    let mail = Mail::start(&config, clock, kept_mail, view.subscribe(), &writer, &mailing);
+    let (in_force, configured) = watch::channel(config.clone());
+    let mail = Mail::start(configured.clone(), clock, kept_mail, view.subscribe(), &writer, &mailing);
     let outbox = mail.desk();
     let engine = Engine::new(config.clone(), restored, clock.now());
     let (events, inbox) = mpsc::channel(INBOX);
@@ -112,6 +123,8 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     let probes = nodes.iter().map(|node| node.applier.probe()).collect();
     let probes = Probes::new(&config.variables.prefix, probes);
     let (desk, asked) = Desk::new();
+    let reload = |loader| Reloader::start(loader, configured, desk.clone(), &serving);
+    let reloader = loader.map(reload).unwrap_or_default();
     let router = Router::new(fastrand::u64(..));
     let (changes, _) = broadcast::channel(CHANGES_KEPT);
     let http = config.http.as_ref().map(|http| {
@@ -125,10 +138,12 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
             clock,
             mask_numbers: config.email.as_ref().is_none_or(|email| email.mask_numbers),
             probes: probes.clone(),
+            reloader: reloader.clone(),
         };
         api::serve(http, sources, &serving).listening()
     });
     let outputs = Outputs {
+        config: in_force,
         writer: writer.clone(),
         mail,
         router: router.clone(),
@@ -138,7 +153,7 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
     let view = driver.view.subscribe();
-    let ours = control::Engine { desk: desk.clone(), clock, probes };
+    let ours = control::Engine { desk: desk.clone(), clock, probes, reloader: reloader.clone() };
     control::serve(&config.control_socket, view.clone(), outbox.clone(), ours, &serving).await?;
     let stopping = engine_tasks.clone();
     engine_tasks.spawn(async move { driver.run(inbox, asked, &stopping).await });
@@ -147,6 +162,7 @@ pub async fn start(config: Arc<Config>, clock: Clock) -> Result<Running, StartEr
         changes,
         outbox,
         desk,
+        reloader,
         router,
         http,
         serving,
@@ -189,6 +205,12 @@ impl Running {
     #[must_use]
     pub fn desk(&self) -> Desk {
         self.desk.clone()
+    }
+
+    /// The way to another configuration.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Whether the HTTP server can be reached; `None` where it is not wanted.
@@ -249,6 +271,7 @@ impl NodeTasks {
 
 /// Where the engine's effects go, beside the nodes.
 struct Outputs {
+    config: watch::Sender<Arc<Config>>,
     writer: Writer,
     mail: Mail,
     router: Router,
@@ -261,6 +284,8 @@ struct Outputs {
 struct Driver {
     engine: Engine,
     nodes: Vec<NodeTasks>,
+    /// The configuration in force, for everybody who must follow it.
+    config: watch::Sender<Arc<Config>>,
     writer: Writer,
     mail: Mail,
     router: Router,
@@ -275,14 +300,26 @@ struct Driver {
 
 impl Driver {
     fn new(engine: Engine, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
-        let Outputs { writer, mail, router, view, changes, http } = outputs;
+        let Outputs { config, writer, mail, router, view, changes, http } = outputs;
         let started_at = clock.now();
-        let config = engine.config();
-        let names = config.nodes.iter().map(|node| &node.id);
-        let leases = Leases::new(config.balancing.lease, &router.counters(), names);
+        let names = engine.config().nodes.iter().map(|node| &node.id);
+        let leases = Leases::new(engine.config().balancing.lease, &router.counters(), names);
         let machine = Machine::default();
-        let mut driver =
-            Self { engine, nodes, writer, mail, router, leases, machine, clock, started_at, view, changes, http };
+        let mut driver = Self {
+            engine,
+            nodes,
+            config,
+            writer,
+            mail,
+            router,
+            leases,
+            machine,
+            clock,
+            started_at,
+            view,
+            changes,
+            http,
+        };
         driver.perform_effects();
         driver.route();
         driver.publish();
@@ -301,8 +338,10 @@ impl Driver {
             tokio::select! {
                 _ = inbox.recv_many(&mut batch, BATCH) => {}
                 Some((request, answer)) = asked.recv() => {
+                    let done = self.engine.request(request, self.clock.now());
+                    self.tell_config();
                     // Whoever asked may have gone away.
-                    let _ = answer.send(self.engine.request(request, self.clock.now()));
+                    let _ = answer.send(done);
                     unpublished = true;
                 }
                 _ = local.tick(), if self.engine.config().nodes.iter().any(|node| node.local) => {
@@ -326,6 +365,16 @@ impl Driver {
         }
         self.work(&mut batch);
         self.publish();
+    }
+
+    /// Everybody who follows the configuration has the new one before they hear of anything that came of it.
+    fn tell_config(&self) {
+        let config = self.engine.config();
+        self.config.send_if_modified(|shown| {
+            let is_new = !Arc::ptr_eq(shown, config);
+            shown.clone_from(config);
+            is_new
+        });
     }
 
     /// Feeds the engine and performs what it wants.

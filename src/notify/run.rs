@@ -148,11 +148,12 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Starts the task, where the configuration has mail. `kept` is what the database holds of the outbox, `pictures` what
-    /// the engine publishes.
+    /// Starts the task, where the configuration has mail. `config` shows the configuration in force, whose customers are
+    /// those of the moment; how mail is sent stays as it was at the start. `kept` is what the database holds of the outbox,
+    /// `pictures` what the engine publishes.
     #[must_use]
     pub fn start(
-        config: &Arc<Config>,
+        config: watch::Receiver<Arc<Config>>,
         clock: Clock,
         kept: KeptMail,
         pictures: watch::Receiver<Arc<View>>,
@@ -160,12 +161,12 @@ impl Mail {
         tasks: &Tasks,
     ) -> Self {
         let (view, seen) = watch::channel(MailView::default());
-        let Some(email) = &config.email else {
+        let Some(email) = config.borrow().email.clone() else {
             return Self { notices: None, view: seen, desk: OutboxDesk::default() };
         };
         let (notices, inbox) = mpsc::channel(INBOX);
         let (requests, asked) = mpsc::channel(REQUESTS);
-        let task = Task::new(config.clone(), email.clone(), clock, kept.at_start, writer.clone(), view);
+        let task = Task::new(config, email, clock, kept.at_start, writer.clone(), view);
         let (stopping, late) = (tasks.clone(), kept.late);
         tasks.spawn(async move { task.run(Inputs { inbox, asked, pictures, late }, &stopping).await });
         Self { notices: Some(notices), view: seen, desk: OutboxDesk { requests: Some(requests) } }
@@ -203,7 +204,7 @@ struct Inputs {
 type Flight = Pin<Box<dyn Future<Output = (Ticket, Result<String, Failure>)> + Send>>;
 
 struct Task {
-    config: Arc<Config>,
+    config: watch::Receiver<Arc<Config>>,
     email: Email,
     clock: Clock,
     writer: Writer,
@@ -223,7 +224,7 @@ struct Task {
 
 impl Task {
     fn new(
-        config: Arc<Config>,
+        config: watch::Receiver<Arc<Config>>,
         email: Email,
         clock: Clock,
         kept: Vec<Kept>,
@@ -234,14 +235,15 @@ impl Task {
         let mut desk = Desk::new(email.digest_after, email.digest_window);
         notices.into_iter().for_each(|notice| desk.take(notice, clock.now()));
         let composer = Composer::new(templates(&email), threads);
+        let at_start = config.borrow().clone();
         let told = composer.open_threads().filter_map(|thread| match &thread.about {
-            Subject::Condition(condition) if is_configured(condition, &config) => {
+            Subject::Condition(condition) if is_configured(condition, &at_start) => {
                 Some((condition.clone(), thread.since))
             }
             _ => None,
         });
-        let watched = !config.operator.email.is_empty();
-        let conditions = watched.then(|| Conditions::new(told, config.operator.node_down_after));
+        let watched = !at_start.operator.email.is_empty();
+        let conditions = watched.then(|| Conditions::new(told, at_start.operator.node_down_after));
         let outbox = Outbox::new(letters, email.give_up_after, clock.now());
         let mut task = Self {
             config,
@@ -313,8 +315,9 @@ impl Task {
     /// Makes letters of what has waited long enough.
     fn compose(&mut self) {
         let now = self.clock.now();
+        let config = self.config.borrow().clone();
         for bundle in self.desk.due(now) {
-            let composed = self.composer.to_customer(&bundle, &self.config, &self.email, now);
+            let composed = self.composer.to_customer(&bundle, &config, &self.email, now);
             if composed.letter.is_none() {
                 tracing::warn!(customer.id = %bundle.customer, "nobody to mail: the customer has no address any more");
             }
@@ -331,8 +334,9 @@ impl Task {
         let now = self.clock.now();
         let picture = pictures.borrow_and_update().clone();
         let turns = self.conditions.as_mut().map(|conditions| conditions.look(&picture, &self.dead, now));
+        let config = self.config.borrow().clone();
         for turn in turns.into_iter().flatten() {
-            let composed = self.composer.to_operator(&turn, &self.config, &self.email, now);
+            let composed = self.composer.to_operator(&turn, &config, &self.email, now);
             self.post(composed);
         }
     }
@@ -624,7 +628,7 @@ entries = [{ connection = "vendor-a", priority = 10 }]
         let told = Thread { about, message_id: "began@operator.example".to_owned(), since: clock.now() };
         let (_engine, pictures) = watch::channel(Arc::new(View::empty(clock.now())));
         let kept = KeptMail { at_start: vec![Kept::Thread(Box::new(told))], late: None };
-        let mail = Mail::start(&config(), clock, kept, pictures, &writer, &tasks);
+        let mail = Mail::start(watch::channel(config()).1, clock, kept, pictures, &writer, &tasks);
         // It answers only after it has looked around.
         assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));
         assert_eq!(mail.desk().list(true).await, Ok(Vec::new()));

@@ -11,6 +11,7 @@ use pointsman::clock::Clock;
 use pointsman::config::model::{Http, Mode, Role, Token};
 use pointsman::config::{Format, Purpose, load_text};
 use pointsman::dialplan::readback::Probes;
+use pointsman::engine::reload::Reloader;
 use pointsman::engine::request::{Asked, Desk, Refused, Request};
 use pointsman::engine::view::{ChangeView, View};
 use pointsman::notify::kept::Kept;
@@ -69,6 +70,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         clock,
         mask_numbers: true,
         probes: Probes::default(),
+        reloader: Reloader::default(),
     };
     Played { sources, view, router, asked, others }
 }
@@ -130,7 +132,7 @@ fn mail(clock: Clock, view: watch::Receiver<Arc<View>>, tasks: &Tasks) -> Mail {
         deliveries: vec![delivery],
     };
     let kept = KeptMail { at_start: vec![Kept::Letter(Box::new(letter))], late: None };
-    Mail::start(&Arc::new(config), clock, kept, view, &Writer::detached("a test"), tasks)
+    Mail::start(watch::channel(Arc::new(config)).1, clock, kept, view, &Writer::detached("a test"), tasks)
 }
 
 impl Stage {

@@ -7,6 +7,7 @@ pub(super) mod health;
 pub(super) mod maps;
 pub(super) mod nodes;
 pub(super) mod outbox;
+pub(super) mod reload;
 pub(super) mod route;
 pub(super) mod status;
 
