@@ -71,6 +71,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(status::status))
         .routes(routes!(maps::maps))
         .routes(routes!(maps::map))
+        .routes(routes!(maps::test_call))
         .routes(routes!(maps::test_dialplan))
         .routes(routes!(status::document))
         .routes(routes!(reload::reload_route_maps))

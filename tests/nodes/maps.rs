@@ -124,6 +124,12 @@ async fn a_rule_moves_calls_to_the_better_route_and_tries_the_other_again() {
     stage.variable_becomes("pm_route_intl", "vendor-b,vendor-a").await;
     let answer = program.get("/api/maps/intl").await.json();
     let last = &answer["routes"][1];
+    let table = stage.command(&["test-call", "0049301234", "--json"]).await;
+    let table: Value = serde_json::from_slice(&table.stdout).unwrap();
+    assert_eq!(table, program.get("/api/test-call?number=0049301234").await.json());
+    assert_eq!((&table["routes"][1]["priority"], &table["map"]), (&last["priority"], &Value::from("intl")));
+    let assumed = program.get("/api/test-call?number=00&assume=vendor-b%3Dbad").await.json();
+    assert_eq!(assumed["routes"][0]["connection"], "vendor-a");
     assert_eq!((&last["connection"], &last["priority"]), (&Value::from("vendor-a"), &Value::from(50.0)));
     assert_eq!(last["criteria"]["success_percent"]["penalty"], 40.0);
     program.stop().await;

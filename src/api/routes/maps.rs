@@ -14,7 +14,7 @@ use crate::dialplan::report::{NoReport, Report, report};
 use crate::engine::view::MapView;
 use crate::ids::ConnectionId;
 use crate::routing::picture::{WhatIf, assumption};
-use crate::routing::question::{Question, Unanswerable};
+use crate::routing::question::{CallTable, Question, Unanswerable};
 use crate::time::Timestamp;
 
 /// Most connections that a question may name; the paths of a browser end at about as much text.
@@ -112,6 +112,24 @@ impl From<NoReport> for Problem {
             NoReport::Busy(busy) => Self::unavailable(busy.to_string()),
         }
     }
+}
+
+/// What a call would try, and how each route comes to its place
+///
+/// Of every route: its static priority, by each criterion of the map's rule the estimate, the compensation and the penalty,
+/// their sum, and the reason for its place.
+#[utoipa::path(get, path = "/api/test-call", tag = "maps", params(AboutCall), responses(
+    (status = 200, description = "The routes in hunt order", body = CallTable),
+    (status = 404, description = "No map serves the number, or there is no such map or connection", body = Problem,
+     content_type = "application/problem+json"),
+    (status = 422, description = "Not a number, or not an assumption", body = Problem,
+     content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn test_call(
+    State(app): Asked,
+    Query(about): Query<AboutCall>,
+) -> Result<Json<CallTable>, Problem> {
+    Ok(Json(about.question()?.answer(&app.view().maps)?.table()))
 }
 
 /// What a call would try, and whether the PBXs know
