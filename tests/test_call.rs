@@ -283,6 +283,31 @@ fn at_one_instant_ends_come_before_placements_and_what_ends_at_once_after_them()
     close(criterion(&at_once, "a", "success_percent"), [0.0, 0.0, 20.0]);
 }
 
+/// docs/routing.md works this out by hand.
+#[test]
+fn the_example_of_the_documentation_is_right() {
+    let rule = "success_percent = { enabled = true, weight = 40, latency = 4, compensation = 5 }";
+    let config = config(rule, A_THEN_B);
+    let rows = "a,100,160,true,60000,,\na,200,201,false,0,,\na,300,301,false,0,,\nb,301,361,true,60000,,\n";
+    let after = |calls: u32, more: &str| {
+        let past: String = (0..calls).map(|call| format!("b,{0},{0}.5,true,60000,,\n", 400 + call)).collect();
+        let table = table(&config, &format!("{rows}{past}{more}"));
+        let first = order(&table)[0].0.to_owned();
+        (criterion(&table, "a", "success_percent"), route(&table, "a")["priority"].as_f64().unwrap(), first)
+    };
+    for (calls, compensation, penalty, priority, first) in [
+        (0, 0.0, 17.5, 27.5, "b"),
+        (1, 5.0, 15.5, 25.5, "b"),
+        (2, 10.0, 13.5, 23.5, "b"),
+        (3, 15.0, 11.5, 21.5, "b"),
+        (4, 20.0, 9.5, 19.5, "a"),
+    ] {
+        assert_eq!(after(calls, ""), ([Some(56.25), Some(compensation), Some(penalty)], priority, first.to_owned()));
+    }
+    let failed = after(4, "a,500,501,false,0,,\n");
+    assert_eq!(failed, ([Some(42.1875), Some(0.0), Some(23.125)], 33.125, "b".to_owned()));
+}
+
 // ===== maps =====
 
 #[test]
