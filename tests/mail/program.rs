@@ -94,6 +94,33 @@ async fn nobody_hears_who_is_not_to() {
 }
 
 #[tokio::test]
+async fn after_a_reload_mail_goes_to_the_addresses_of_now_and_to_customers_that_came_with_it() {
+    use pointsman::config::{self, Purpose};
+    use pointsman::engine::reload::{Loader, Order};
+    use pointsman::engine::request::By;
+    let stage = Stage::set(Clock::system()).await;
+    let path = stage.write_config(&["vendor-a"], "");
+    let file = path.clone();
+    let load = move || config::load_with(&file, [], Purpose::Connect);
+    let config = std::sync::Arc::new(load().unwrap().config);
+    let running = run::start_with(config, stage.clock, Some(Loader::new(load))).await.unwrap();
+    sees(&running, |view| view.nodes.iter().all(|node| node.link.state == LinkState::Up)).await;
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("[\"noc@acme.example\", \"duty@acme.example\"]", "\"new@acme.example\"");
+    let more = "[[customers]]\nid = \"globex\"\nemail = \"noc@globex.example\"\n[[connections]]\nid = \"vendor-g\"\ncustomer = \"globex\"\n";
+    std::fs::write(&path, text + more).unwrap();
+    let by = By::new("a test", "").unwrap();
+    running.reloader().reload(Order { dry_run: false, by }).await.unwrap();
+    stage.calls("vendor-a", WINDOW, false).await;
+    stage.mails(1).await;
+    stage.calls("vendor-g", WINDOW, false).await;
+    let mails = stage.mails(2).await;
+    assert_eq!(briefs(&mails), ["alarm vendor-a > new@acme.example", "alarm vendor-g > noc@globex.example"]);
+    assert!(running.stop().await);
+}
+
+#[tokio::test]
 async fn a_storm_makes_one_digest() {
     let stage = Stage::set(Clock::running_at(60)).await;
     let connections = ["v1", "v2", "v3", "v4"];
