@@ -95,7 +95,16 @@ pub enum Failed {
     NotNow,
     /// The engine did not take it.
     #[error("nothing was changed: {0}")]
-    Refused(#[from] Refused),
+    Refused(Refused),
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotNow => Self::NotNow,
+            refused => Self::Refused(refused),
+        }
+    }
 }
 
 type Asked = (Order, oneshot::Sender<Result<Reloaded, Failed>>);
