@@ -164,6 +164,10 @@ impl Play<'_, '_> {
                 "to look yourself: pointsman status --socket {0}, pointsman outbox --all --socket {0}",
                 socket.display()
             ),
+            format!(
+                "what would a call try, and why: pointsman test-call 1555 --socket {0}, pointsman test-dialplan 1555 --socket {0}",
+                socket.display()
+            ),
         ] {
             self.say(Kind::Note, text)?;
         }

@@ -17,6 +17,16 @@ pub(super) const MAPS: [(&str, &str, [&str; 3]); 3] = [
     ("local", "1", ["vendor-south", "vendor-west", "vendor-north"]),
 ];
 
+/// The map that has a rule. The story is told of the others, whose orders quality alone changes.
+const RULED: &str = "local";
+
+const RULE: &str = r#"
+[[routing_rules]]
+id = "steady"
+success_percent = { enabled = true, weight = 15, latency = 20, compensation = 1 }
+avg_duration_sec = { enabled = true, weight = 5, latency = 20, compensation = 1 }
+"#;
+
 /// The vendors.
 pub(super) const VENDORS: [&str; 4] = ["vendor-north", "vendor-south", "vendor-east", "vendor-west"];
 
@@ -156,8 +166,10 @@ digest_window_sec = 10
             text += "[connections.quality]\nbad_quality_action = \"block\"\n";
         }
     }
+    text += RULE;
     for (map, prefix, vendors) in MAPS {
-        text += &format!("\n[[route_maps]]\nid = \"{map}\"\nprefixes = [\"{prefix}\"]\nentries = [\n");
+        let rule = if map == RULED { "rule = \"steady\"\n" } else { "" };
+        text += &format!("\n[[route_maps]]\nid = \"{map}\"\nprefixes = [\"{prefix}\"]\n{rule}entries = [\n");
         for (place, vendor) in vendors.iter().enumerate() {
             text += &format!("  {{ connection = \"{vendor}\", priority = {} }},\n", (place + 1) * 10);
         }
