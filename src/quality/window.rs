@@ -137,7 +137,7 @@ impl Sums {
 /// Both are exact as `f64` up to 2^53: 285,000 years in milliseconds. So `100 * 29 / 100` is 29 and not
 /// 28.999999999999996, which `29 / 100 * 100` would be.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53, see above")]
-fn ratio(dividend: u128, divisor: u64) -> Option<f64> {
+pub(crate) fn ratio(dividend: u128, divisor: u64) -> Option<f64> {
     (divisor > 0).then(|| dividend as f64 / divisor as f64)
 }
 

@@ -115,7 +115,7 @@ async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
 }
 
 /// Errors where the file is somebody else's, before anything of it is changed.
-async fn check_owner(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+pub(super) async fn check_owner(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreError> {
     let header =
         sqlx::query_as("SELECT application_id, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id");
     let (application, objects): (i32, i64) =

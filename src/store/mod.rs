@@ -13,6 +13,7 @@
 
 mod backlog;
 mod file;
+pub mod history;
 mod op;
 mod rows;
 mod writer;
@@ -112,6 +113,7 @@ mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const READONLY: i32 = 8;
+    pub(super) const INTERRUPT: i32 = 9;
     pub(super) const IOERR: i32 = 10;
     pub(super) const CORRUPT: i32 = 11;
     pub(super) const FULL: i32 = 13;

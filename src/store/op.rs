@@ -8,7 +8,7 @@ use crate::notify::kept::{Kept, KeptKey};
 use crate::notify::notice::FailedCall;
 use crate::quality::machine::{Change, Saved};
 use crate::quality::pin::Pinned;
-use crate::quality::window::{Epoch, Sample};
+use crate::quality::window::{Epoch, Figures, Sample, ratio};
 use crate::routing::dynamic::Learnt;
 use crate::score::Admin;
 use crate::time::Timestamp;
@@ -179,6 +179,18 @@ impl Tally {
     #[must_use]
     pub fn active(legs: usize) -> Self {
         Self { max_active: legs as u64, ..Self::default() }
+    }
+
+    /// The figures over the attempts.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            calls: usize::try_from(self.calls).unwrap_or(usize::MAX),
+            asr: ratio(u128::from(self.successes) * 100, self.calls),
+            acd: ratio(u128::from(self.talk_ms), self.talks.saturating_mul(1000)),
+            pdd: ratio(u128::from(self.delay_ms), self.delays.saturating_mul(1000)),
+            ner: ratio(u128::from(self.effective) * 100, self.effective.saturating_add(self.ineffective)),
+        }
     }
 
     /// Adds `other`.

@@ -704,7 +704,7 @@ async fn read_changes(
     Ok(readable(&rows, change_of, unreadable).collect())
 }
 
-fn change_of(row: &SqliteRow) -> Result<ChangeRow, BadRow> {
+pub(super) fn change_of(row: &SqliteRow) -> Result<ChangeRow, BadRow> {
     let figures = Figures {
         calls: usize::try_from(row.try_get::<i64, _>("calls")?).unwrap_or(0),
         asr: row.try_get("asr")?,
@@ -855,7 +855,7 @@ pub(super) async fn prune_minutes(conn: &mut SqliteConnection, owner: &Owner, ol
 
 /// Why a row does not say anything to us.
 #[derive(Debug)]
-struct BadRow;
+pub(super) struct BadRow;
 
 impl<E: std::error::Error> From<E> for BadRow {
     fn from(_: E) -> Self {
@@ -863,7 +863,7 @@ impl<E: std::error::Error> From<E> for BadRow {
     }
 }
 
-fn map_text(key: &QualityKey) -> &str {
+pub(super) fn map_text(key: &QualityKey) -> &str {
     key.map.as_ref().map_or("", MapId::as_str)
 }
 
@@ -872,12 +872,12 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn uint(value: i64) -> u64 {
+pub(super) fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
 /// The word of an enum, as in JSON.
-fn word<T: Serialize>(value: &T) -> String {
+pub(super) fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
