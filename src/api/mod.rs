@@ -32,6 +32,7 @@ use crate::engine::reload::Reloader;
 use crate::engine::request::Desk;
 use crate::engine::view::{ChangeView, View};
 use crate::notify::run::OutboxDesk;
+use crate::store::history::History;
 
 pub use openapi::document;
 pub use server::{Handle, serve, serve_with};
@@ -57,6 +58,8 @@ pub struct Sources {
     pub mask_numbers: bool,
     /// The way to the variables that the nodes hold.
     pub probes: Probes,
+    /// The past.
+    pub history: History,
     /// The way to another configuration.
     pub reloader: Reloader,
 }
@@ -70,7 +73,8 @@ pub struct Limits {
     pub streams: usize,
     /// How long a client may take to send the head of a request, and a connection may be idle between two.
     pub head: Duration,
-    /// How long a request may take, its body included. Every answer is made of what is in memory.
+    /// How long a request may take, its body included. Answers are made of what is in memory, or of a database that is
+    /// not waited for half as long.
     pub request: Duration,
     /// How long a client may take nothing of what is sent to it.
     pub write: Duration,

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::app::App;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{changes, connections, events, health, maps, nodes, outbox, reload, route, status};
+use super::routes::{changes, connections, events, health, history, maps, nodes, outbox, reload, route, status};
 
 /// What is said of all paths together.
 #[derive(utoipa::OpenApi)]
@@ -60,10 +60,12 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(route::route))
         .routes(routes!(nodes::nodes))
         .routes(routes!(nodes::node))
+        .routes(routes!(history::node))
         .routes(routes!(nodes::put_load))
         .routes(routes!(nodes::put_admin))
         .routes(routes!(connections::connections))
         .routes(routes!(connections::connection))
+        .routes(routes!(history::connection))
         .routes(routes!(connections::put_pin, connections::delete_pin))
         .routes(routes!(connections::reset))
         .routes(routes!(changes::changes))

@@ -125,9 +125,7 @@ impl Engine {
             nodes: Vec::new(),
             unmapped: vec![0; config.connections.len()],
             generation: restored.generation,
-            changes: changes
-                .map(|row| Arc::new(ChangeView { key: row.key, change: row.change, words: row.words, who: row.who }))
-                .collect(),
+            changes: changes.map(|row| Arc::new(ChangeView::from(row))).collect(),
             failed: HashMap::new(),
             pins: restored.pins.into_iter().collect(),
             best_shown: BestShown::default(),

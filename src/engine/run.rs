@@ -34,6 +34,7 @@ use crate::notify::kept::Kept;
 use crate::notify::run::{KeptMail, Mail, OutboxDesk};
 use crate::pbx::command::Command;
 use crate::pbx::link::{self, FromNode, Link, LinkInbox};
+use crate::store::history::History;
 use crate::store::{AdminRow, Restored, Store, StoreError, Writer};
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
@@ -138,6 +139,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
             clock,
             mask_numbers: config.email.as_ref().is_none_or(|email| email.mask_numbers),
             probes: probes.clone(),
+            history: History::of(&config.storage.path, &serving),
             reloader: reloader.clone(),
         };
         api::serve(http, sources, &serving).listening()

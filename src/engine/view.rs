@@ -13,6 +13,7 @@ use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Figures as QualityFigures, Sample};
 pub use crate::routing::picture::{CriterionView, MapView, RouteView};
 use crate::score::{Admin, Assessment, Figures};
+use crate::store::ChangeRow;
 use crate::time::Timestamp;
 
 /// The picture.
@@ -291,6 +292,12 @@ pub struct ChangeView {
     pub words: Arc<str>,
     /// Who changed it: `pointsman`, or an operator.
     pub who: Arc<str>,
+}
+
+impl From<ChangeRow> for ChangeView {
+    fn from(ChangeRow { key, change, words, who }: ChangeRow) -> Self {
+        Self { key, change, words, who }
+    }
 }
 
 /// Storage.

@@ -5,6 +5,7 @@ mod answers;
 mod client;
 mod document;
 mod events;
+mod history;
 mod limits;
 mod listening;
 mod metrics;

@@ -18,6 +18,7 @@ use pointsman::notify::kept::Kept;
 use pointsman::notify::letter::{Delivery, DeliveryState, Kind, Letter};
 use pointsman::notify::run::{KeptMail, Mail};
 use pointsman::store::Writer;
+use pointsman::store::history::History;
 use pointsman::tasks::Tasks;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::timeout;
@@ -70,6 +71,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         clock,
         mask_numbers: true,
         probes: Probes::default(),
+        history: History::of(Path::new("/nonexistent/pointsman.db"), &others),
         reloader: Reloader::default(),
     };
     Played { sources, view, router, asked, others }
@@ -145,8 +147,18 @@ impl Stage {
     }
 
     pub(crate) async fn with(tokens: &[(&str, Role, &str)], limits: Limits) -> Self {
-        let clock = Clock::system();
-        let played = play(clock);
+        Self::playing(play(Clock::system()), tokens, limits).await
+    }
+
+    /// With the past that a file holds.
+    pub(crate) async fn over(path: &Path) -> Self {
+        let mut played = play(Clock::system());
+        played.sources.history = History::of(path, &played.others);
+        Self::playing(played, &[], Limits::default()).await
+    }
+
+    async fn playing(played: Played, tokens: &[(&str, Role, &str)], limits: Limits) -> Self {
+        let clock = played.sources.clock;
         let tasks = Tasks::new();
         let changes = played.sources.changes.clone();
         let handle = api::serve_with(&http(([127, 0, 0, 1], 0).into(), tokens), played.sources, limits, &tasks);

@@ -237,7 +237,7 @@ fn key(app: &Shared, id: &str, map: Option<&str>) -> Result<QualityKey, Problem>
     find(&app.view(), id, map).map(|connection| connection.key.clone())
 }
 
-fn find<'a>(view: &'a View, id: &str, map: Option<&str>) -> Result<&'a ConnectionView, Problem> {
+pub(super) fn find<'a>(view: &'a View, id: &str, map: Option<&str>) -> Result<&'a ConnectionView, Problem> {
     let named = || view.connections.iter().filter(|connection| connection.key.connection.as_str() == id);
     let found = named().find(|connection| connection.key.map.as_ref().map(MapId::as_str) == map);
     found.ok_or_else(|| {

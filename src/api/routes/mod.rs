@@ -4,6 +4,7 @@ pub(super) mod changes;
 pub(super) mod connections;
 pub(super) mod events;
 pub(super) mod health;
+pub(super) mod history;
 pub(super) mod maps;
 pub(super) mod nodes;
 pub(super) mod outbox;

@@ -1,0 +1,197 @@
+//! What connections and nodes did over time, out of the database.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Asked;
+use super::connections::find;
+use super::nodes::no_such;
+use crate::api::problem::Problem;
+use crate::store::history::{HistoryError, Series, Span};
+use crate::store::{Tally, Whose};
+use crate::time::Timestamp;
+
+impl From<HistoryError> for Problem {
+    fn from(why: HistoryError) -> Self {
+        Self::unavailable(why.to_string())
+    }
+}
+
+/// Attempts by outcome.
+#[derive(Debug, Serialize, ToSchema)]
+struct Outcomes {
+    answered: u64,
+    busy: u64,
+    no_answer: u64,
+    rejected: u64,
+    number_invalid: u64,
+    vendor_failed: u64,
+    caller_gone: u64,
+    lost_race: u64,
+    not_sent: u64,
+    lost: u64,
+}
+
+/// The figures over some time; each is null where there was nothing to measure.
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct Sums {
+    /// Attempts that count as calls sent.
+    calls: Option<u64>,
+    /// Answer-seizure ratio in percent.
+    asr: Option<f64>,
+    /// Average call duration in seconds.
+    acd: Option<f64>,
+    /// Mean post-dial delay in seconds.
+    pdd: Option<f64>,
+    /// Network effectiveness ratio (ITU-T E.425) in percent.
+    ner: Option<f64>,
+    /// All attempts by outcome; some outcomes are no calls sent.
+    outcomes: Option<Outcomes>,
+    /// Most calls that were up at a time; of nodes only.
+    max_active: Option<u64>,
+}
+
+impl From<&Tally> for Sums {
+    fn from(tally: &Tally) -> Self {
+        let figures = tally.figures();
+        let [
+            answered,
+            busy,
+            no_answer,
+            rejected,
+            number_invalid,
+            vendor_failed,
+            caller_gone,
+            lost_race,
+            not_sent,
+            lost,
+        ] = tally.outcomes;
+        let outcomes = Outcomes {
+            answered,
+            busy,
+            no_answer,
+            rejected,
+            number_invalid,
+            vendor_failed,
+            caller_gone,
+            lost_race,
+            not_sent,
+            lost,
+        };
+        Self {
+            calls: Some(tally.calls),
+            asr: figures.asr,
+            acd: figures.acd,
+            pdd: figures.pdd,
+            ner: figures.ner,
+            outcomes: Some(outcomes),
+            max_active: Some(tally.max_active).filter(|active| *active > 0),
+        }
+    }
+}
+
+/// The figures over a bucket of time.
+#[derive(Debug, Serialize, ToSchema)]
+struct Bucket {
+    /// Where it begins.
+    at: Timestamp,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+/// The figures over a span of time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct HistoryAnswer {
+    /// How long it is.
+    span: Span,
+    /// Where it begins.
+    from: Timestamp,
+    /// Where its last bucket ends, which is not over yet.
+    to: Timestamp,
+    /// Length of a bucket, in seconds.
+    bucket_sec: u64,
+    /// The figures over all of it.
+    total: Sums,
+    /// Its buckets, oldest first. One in which nothing was counted is all null.
+    buckets: Vec<Bucket>,
+}
+
+impl HistoryAnswer {
+    fn new(span: Span, series: &Series) -> Self {
+        let sums = |tally: Option<&Tally>| tally.map_or_else(Sums::default, Sums::from);
+        Self {
+            span,
+            from: series.from,
+            to: series.to,
+            bucket_sec: series.bucket.as_secs(),
+            total: sums(series.total().as_ref()),
+            buckets: series.buckets().map(|(at, tally)| Bucket { at, sums: sums(tally) }).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct OfConnection {
+    /// How far back; 24h unless said otherwise.
+    #[serde(default)]
+    #[param(required = false)]
+    span: Span,
+    /// The route map, where connections are judged per map.
+    map: Option<String>,
+}
+
+/// What a connection did over time
+///
+/// Out of the database, in at most 400 buckets of equal length.
+#[utoipa::path(get, path = "/api/connections/{id}/history", tag = "connections",
+    params(("id" = String, Path, description = "Its id"), OfConnection), responses(
+    (status = 200, description = "The figures", body = HistoryAnswer),
+    (status = 404, description = "There is no such connection", body = Problem,
+     content_type = "application/problem+json"),
+    (status = 503, description = "The database cannot be read now", body = Problem,
+     content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn connection(
+    State(app): Asked,
+    Path(id): Path<String>,
+    Query(OfConnection { span, map }): Query<OfConnection>,
+) -> Result<Json<HistoryAnswer>, Problem> {
+    let whose = Whose::Connection(find(&app.view(), &id, map.as_deref())?.key.clone());
+    let series = app.sources.history.series(&whose, span, app.sources.clock.now()).await?;
+    Ok(Json(HistoryAnswer::new(span, &series)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct OfNode {
+    /// How far back; 24h unless said otherwise.
+    #[serde(default)]
+    #[param(required = false)]
+    span: Span,
+}
+
+/// What a node did over time
+///
+/// Out of the database, in at most 400 buckets of equal length.
+#[utoipa::path(get, path = "/api/nodes/{id}/history", tag = "nodes",
+    params(("id" = String, Path, description = "Its id"), OfNode), responses(
+    (status = 200, description = "The figures", body = HistoryAnswer),
+    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+    (status = 503, description = "The database cannot be read now", body = Problem,
+     content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn node(
+    State(app): Asked,
+    Path(id): Path<String>,
+    Query(OfNode { span }): Query<OfNode>,
+) -> Result<Json<HistoryAnswer>, Problem> {
+    let view = app.view();
+    let node = view.nodes.iter().find(|node| node.id.as_str() == id).ok_or_else(|| no_such(&id))?;
+    let series = app.sources.history.series(&Whose::Node(node.id.clone()), span, app.sources.clock.now()).await?;
+    Ok(Json(HistoryAnswer::new(span, &series)))
+}
