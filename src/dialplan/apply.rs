@@ -78,9 +78,13 @@ pub fn spawn(node: &Node, variables: &Variables, link: &Link, clock: Clock, task
     let wanted = Wanted { desired: Arc::default(), cause_at: clock.now(), restarts: 0 };
     let (wanted, asked) = watch::channel(wanted);
     let (shown, view) = watch::channel(VariablesView::default());
+    let reconciler = Reconciler::new(variables.reconcile_every, astdb);
     let task = Task {
         node: node.id.clone(),
-        reconciler: Reconciler::new(variables.reconcile_every, astdb),
+        reconciler: match node.kind {
+            PbxKind::Asterisk => reconciler,
+            PbxKind::FreeSwitch => reconciler.ignoring_case(),
+        },
         commander: link.commander.clone(),
         under_way: UnderWay::default(),
         restarts: 0,

@@ -124,6 +124,8 @@ struct Gone {
     wanted: HashSet<String>,
     /// The lists of the orders with slots that are wanted.
     slotted: HashSet<String>,
+    /// Whether names that differ in case alone are one variable. `wanted` and `slotted` hold small letters then.
+    ignores_case: bool,
 }
 
 impl Gone {
@@ -131,31 +133,44 @@ impl Gone {
         self.orders.is_empty() && self.single.is_empty()
     }
 
-    /// Notes what goes where `now` takes the place of `before`, and forgets what is wanted again.
-    fn replace(&mut self, before: &Desired, now: &Desired) {
+    /// Notes what goes where `now` takes the place of `before`, and forgets what is wanted again. Says whether a variable
+    /// is to be called otherwise, which only is where case makes no difference.
+    fn replace(&mut self, before: &Desired, now: &Desired) -> bool {
         if has_the_names_of(before, now) {
-            return;
+            return false;
         }
-        self.wanted = fixed_names(now).map(str::to_owned).collect();
+        let exactly: HashSet<&str> = fixed_names(now).collect();
+        self.wanted = exactly.iter().map(|name| self.variable(name)).collect();
         let slotted = now.orders.iter().filter(|order| order.slots);
-        self.slotted = slotted.map(|order| order.list.clone()).collect();
+        self.slotted = slotted.map(|order| self.variable(&order.list)).collect();
         // Of an order that went several times the latest is kept; of one that is wanted nothing goes but its slots.
-        let mut seen: HashSet<String> = now.orders.iter().map(|order| order.list.clone()).collect();
+        let mut seen: HashSet<String> = now.orders.iter().map(|order| self.variable(&order.list)).collect();
         let orders = std::mem::take(&mut self.orders).into_iter().chain(before.orders.iter().cloned());
         for order in orders.rev() {
-            if seen.insert(order.list.clone()) {
+            if seen.insert(self.variable(&order.list)) {
                 self.orders.push_front(order);
             }
         }
-        self.single.extend(single(before).map(|state| state.name.clone()));
-        let wanted = &self.wanted;
-        self.single.retain(|name| !wanted.contains(name) && seen.insert(name.clone()));
+        let gone = std::mem::take(&mut self.single).into_iter();
+        for name in gone.chain(single(before).map(|state| state.name.clone())) {
+            let variable = self.variable(&name);
+            if !self.wanted.contains(&variable) && seen.insert(variable) {
+                self.single.push_back(name);
+            }
+        }
         bounded(&mut self.orders);
         bounded(&mut self.single);
+        fixed_names(before).any(|name| !exactly.contains(name) && self.wanted.contains(&self.variable(name)))
+    }
+
+    /// What a name stands for.
+    fn variable(&self, name: &str) -> String {
+        if self.ignores_case { name.to_ascii_lowercase() } else { name.to_owned() }
     }
 
     /// Whether a name is some wanted variable's, whatever it was once: a map `a_1` is called like a slot of a map `a`.
     fn is_wanted(&self, name: &str) -> bool {
+        let name = &*self.variable(name);
         let is_slot = || {
             let slot = name.rsplit_once('_').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
             slot.is_some_and(|(list, _)| self.slotted.contains(list))
@@ -216,10 +231,20 @@ impl Reconciler {
         }
     }
 
+    /// For a PBX that takes small and capital letters in names for the same.
+    #[must_use]
+    pub fn ignoring_case(mut self) -> Self {
+        self.gone.ignores_case = true;
+        self
+    }
+
     /// The node should hold this from now on. `cause_at` is when the event arrived that made it so.
     pub fn want(&mut self, desired: Arc<Desired>, cause_at: Timestamp) {
         let before = std::mem::replace(&mut self.desired, desired);
-        self.gone.replace(&before, &self.desired);
+        if self.gone.replace(&before, &self.desired) {
+            // What was believed of a variable stands under a name that is not looked at any more, or not yet.
+            self.beliefs.clear();
+        }
         self.was_told = true;
         self.is_urgent = true;
         self.cause_at = Some(cause_at);
@@ -608,20 +633,27 @@ mod tests {
         globals: BTreeMap<String, String>,
         astdb: BTreeMap<String, String>,
         log: Vec<String>,
+        ignores_case: bool,
     }
 
     impl Pbx {
+        fn variable(&self, name: String) -> String {
+            if self.ignores_case { name.to_ascii_lowercase() } else { name }
+        }
+
         fn carry_out(&mut self, command: Command) -> CommandResult {
             match command {
                 Command::SetVariable { name, value } => {
                     self.log.push(format!("{name}={value}"));
-                    self.globals.insert(name, value);
+                    self.globals.insert(self.variable(name), value);
                 }
                 Command::ClearVariable { name } => {
                     self.log.push(format!("{name}="));
-                    self.globals.remove(&name);
+                    self.globals.remove(&self.variable(name));
                 }
-                Command::GetVariable { name } => return Ok(Reply::Value(self.globals.get(&name).cloned())),
+                Command::GetVariable { name } => {
+                    return Ok(Reply::Value(self.globals.get(&self.variable(name)).cloned()));
+                }
                 Command::PutAstDb { key, value, .. } => drop(self.astdb.insert(key, value)),
                 Command::DeleteAstDb { key, .. } => drop(self.astdb.remove(&key)),
                 Command::Describe(_) | Command::List => return Err(CommandError::Unsupported),
@@ -890,6 +922,27 @@ mod tests {
         settle(&mut reconciler, &mut pbx, at(1));
         assert_eq!(pbx.log, [""; 0]);
         assert_eq!(pbx.globals, exactly(&all));
+    }
+
+    #[test]
+    fn a_map_or_connection_that_is_spelt_otherwise_is_the_same_variable_where_case_makes_no_difference() {
+        let small = wanted(&[("intl", &["a", "b"])], &["vendor"], true);
+        let capital = wanted(&[("Intl", &["b", "a"])], &["Vendor"], true);
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None).ignoring_case(), Pbx::default());
+        pbx.ignores_case = true;
+        for (now, wanted) in [(0, &small), (1, &capital), (2, &small)] {
+            reconciler.want(wanted.clone(), at(now));
+            settle(&mut reconciler, &mut pbx, at(now));
+            let expected = exactly(wanted).into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value));
+            assert_eq!(pbx.globals, expected.collect());
+        }
+        // Where it does make one, they are two.
+        let (mut reconciler, mut pbx) = (Reconciler::new(MINUTE, None), Pbx::default());
+        for (now, wanted) in [(0, &small), (1, &capital)] {
+            reconciler.want(wanted.clone(), at(now));
+            settle(&mut reconciler, &mut pbx, at(now));
+            assert_eq!(pbx.globals, exactly(wanted));
+        }
     }
 
     #[test]
