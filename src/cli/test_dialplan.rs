@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::cli::WrongUsage;
 use crate::cli::config_file::ConfigFile;
 use crate::cli::question::QuestionArgs;
 use crate::cli::status::{printable, socket_of};
 use crate::control::{self, ControlError, Request, Response};
 use crate::dialplan::readback::{NodeVariables, VariableSeen};
 use crate::dialplan::report::{Report, RouteState};
+use crate::routing::question::{Question, number};
 
 /// Arguments of `pointsman test-dialplan`.
 #[derive(Debug, clap::Args)]
@@ -41,11 +43,13 @@ pub struct Args {
 /// Asks the running pointsman and prints its answer.
 ///
 /// # Errors
-/// Where it does not run, does not answer or refuses, or where the output is closed.
+/// A number that is none (exit code 2); where pointsman does not run, does not answer or refuses; where the output is closed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { question, config, socket, json } = args;
+    let mut question = Question::from(question);
+    question.number = number(&question.number).map_err(|error| WrongUsage(error.to_string()))?;
     let path = socket.map_or_else(|| socket_of(&config), Ok)?;
-    let report = match control::request_blocking(&path, &Request::TestDialplan(question.into()))? {
+    let report = match control::request_blocking(&path, &Request::TestDialplan(question))? {
         Response::TestDialplan(report) => report,
         other => {
             let problem = format!("not an answer: {other:?}");
