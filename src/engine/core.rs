@@ -692,16 +692,16 @@ impl Engine {
         self.effects.push(Effect::Store(StoreOp::Quality(self.book.key(seat).clone(), saved)));
     }
 
-    /// Brings hunt orders and variables into step, where a connection's state or standing has changed, or a rule has learnt
-    /// something.
+    /// Brings hunt orders and variables into step, where a connection's state or standing has changed, a rule has learnt
+    /// something, or another connection may be the least bad one.
     fn reorder(&mut self, now: Timestamp) {
-        let (learnt, ops) = self.routes.take_learnt();
+        let (maps, ops) = self.routes.take_changed();
         self.effects.extend(ops.into_iter().map(Effect::Store));
         if !self.book.take_moved().is_empty() {
             self.order_anew(now);
-        } else if !learnt.is_empty() {
+        } else if !maps.is_empty() {
             let Self { routes, book, pins, .. } = self;
-            let changed = routes.reorder(learnt, |map, route| explain::route_now(book, pins, map, &route.connection));
+            let changed = routes.reorder(maps, |map, route| explain::route_now(book, pins, map, &route.connection));
             self.replace_orders(&changed, now);
         }
     }

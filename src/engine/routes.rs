@@ -10,7 +10,7 @@ use crate::ids::{ConnectionId, LegId, MapId};
 use crate::quality::window::Sample;
 use crate::routing::dynamic::{self, Learnt, MapState};
 use crate::routing::matching::Prefixes;
-use crate::routing::{HuntOrder, Route, RouteNow};
+use crate::routing::{HuntOrder, Route, RouteNow, WhenAllBlocked};
 use crate::store::StoreOp;
 use crate::time::Timestamp;
 
@@ -30,8 +30,11 @@ pub(super) struct Routes {
     holders: HashMap<ConnectionId, Vec<usize>>,
     orders: Vec<HuntOrder>,
     hunts: Hunts,
-    /// Maps whose values changed since [`Routes::take_learnt`].
+    /// Maps whose values changed since [`Routes::take_changed`].
     learnt: BTreeSet<usize>,
+    /// Maps that keep the least bad of their connections, all of which are blocked, where figures changed since
+    /// [`Routes::take_changed`]: by now it may be another one.
+    keeping: BTreeSet<usize>,
     /// What the picture shows of a map, where nothing of that has changed since.
     pictures: Vec<Option<Arc<MapView>>>,
 }
@@ -53,6 +56,7 @@ impl Routes {
             orders: Vec::new(),
             hunts: Hunts::default(),
             learnt: BTreeSet::new(),
+            keeping: BTreeSet::new(),
             pictures: vec![None; maps.len()],
             maps,
         }
@@ -160,14 +164,16 @@ impl Routes {
         }
     }
 
-    /// The maps whose values changed since the last call, with what is to be stored of them.
-    pub(super) fn take_learnt(&mut self) -> (BTreeSet<usize>, Vec<StoreOp>) {
-        let learnt = std::mem::take(&mut self.learnt);
+    /// The maps whose order may have changed since the last call although no connection's state or standing has, with what
+    /// is to be stored of them.
+    pub(super) fn take_changed(&mut self) -> (BTreeSet<usize>, Vec<StoreOp>) {
+        let mut learnt = std::mem::take(&mut self.learnt);
         let ops = learnt.iter().map(|&map| {
             self.pictures[map] = None;
             StoreOp::Learnt(self.name(map).clone(), self.maps[map].keep(self.fingerprint).map(Box::new))
         });
         let ops = ops.collect();
+        learnt.append(&mut self.keeping);
         (learnt, ops)
     }
 
@@ -201,10 +207,14 @@ impl Routes {
         self.pictures.fill(None);
     }
 
-    /// Something that the pictures show of a connection has changed.
+    /// Something that the pictures show of a connection has changed; its figures, too, may have.
     pub(super) fn touch(&mut self, connection: &ConnectionId) {
         for &map in self.holders.get(connection).into_iter().flatten() {
             self.pictures[map] = None;
+            let is_panic = self.orders.get(map).is_some_and(|order| order.panic);
+            if is_panic && self.maps[map].when_all_blocked() == WhenAllBlocked::LeastBad {
+                self.keeping.insert(map);
+            }
         }
     }
 

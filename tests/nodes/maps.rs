@@ -179,6 +179,15 @@ async fn where_all_connections_are_blocked_the_least_bad_one_may_stay() {
     let blocked = stage.command(&["override", "vendor-b", "pin_block"]).await;
     assert!(blocked.status.success(), "{blocked:?}");
     tries(&program, "intl", &["vendor-a"]).await;
+    stage.variable_becomes("pm_route_intl", "vendor-a").await;
+    assert!(stage.command(&["override", "vendor-b", "unpin"]).await.status.success());
+    stage.variable_becomes("pm_route_intl", "vendor-b").await;
+    // It gets the calls, and fails at them: the other one is no worse now, and written before it.
+    for good in [false, false] {
+        stage.call(0, "vendor-b", "0049", None, good).await;
+    }
+    tries(&program, "intl", &["vendor-a"]).await;
+    stage.variable_becomes("pm_route_intl", "vendor-a").await;
     program.stop().await;
 }
 
@@ -247,6 +256,7 @@ async fn test_dialplan_takes_assumptions_and_refuses_nonsense() {
     }
     for (args, code, expected) in [
         (&["test-dialplan", "112"][..], 1, "no route map serves 112"),
+        (&["test-dialplan", "abc"], 2, "\"abc\" is not a number"),
         (&["test-dialplan", "0044", "--assume", "vendor-a=worse"], 2, "is not an assumption"),
         (&["test-dialplan", "0044", "--map", "x"], 1, "there is no route map \"x\"; there are intl, uk"),
     ] {
