@@ -1,9 +1,10 @@
 //! What a node should hold. Pure.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::model::{Config, Node};
+use crate::config::model::{Config, Connection, Node};
 use crate::dialplan::names;
 use crate::ids::{ConnectionId, NodeId, QualityKey};
 use crate::pbx::PbxKind;
@@ -75,23 +76,31 @@ pub fn of<'a>(
     generation: u64,
 ) -> Desired {
     let prefix = &config.variables.prefix;
+    let by_id: HashMap<&ConnectionId, &Connection> =
+        config.connections.iter().map(|connection| (&connection.id, connection)).collect();
     let here = config.route_maps.iter().zip(orders).filter(|(map, _)| map.concerns(&node.id));
     Desired {
-        orders: here.map(|(_, hunt)| Arc::new(order(config, node, hunt))).collect(),
+        orders: here.map(|(_, hunt)| Arc::new(order(prefix, node, hunt, |id| by_id.get(id).copied()))).collect(),
         states: states.filter_map(|(key, word)| state(config, node, key, word)).collect(),
         routing: Vec::new(),
         generation: Some((names::generation(prefix), generation)),
     }
 }
 
-/// The variables of one map on `node`.
+/// The variables of one map on `node`. `connection` finds the connections that are in it.
 #[must_use]
-pub fn order(config: &Config, node: &Node, hunt: &HuntOrder) -> Order {
-    let prefix = &config.variables.prefix;
+pub fn order<'a>(
+    prefix: &str,
+    node: &Node,
+    hunt: &HuntOrder,
+    connection: impl Fn(&ConnectionId) -> Option<&'a Connection>,
+) -> Order {
+    let name_on =
+        |id: &ConnectionId| connection(id).map_or(id.as_str(), |connection| connection.name_on(&node.id)).to_owned();
     Order {
         list: names::route(prefix, &hunt.map),
         count: names::route_count(prefix, &hunt.map),
-        trunks: hunt.order.iter().map(|id| name_on(config, node, id)).collect(),
+        trunks: hunt.order.iter().map(name_on).collect(),
         slots: node.slots,
     }
 }
@@ -121,10 +130,6 @@ pub fn best_node(prefix: &str, best: Option<&NodeId>, score: f64, fallback_activ
         variable(names::best_score(prefix), format!("{score:.0}")),
         variable(names::fallback(prefix), if fallback_active { "1" } else { "0" }.to_owned()),
     ]
-}
-
-fn name_on(config: &Config, node: &Node, id: &ConnectionId) -> String {
-    config.connection(id).map_or(id.as_str(), |connection| connection.name_on(&node.id)).to_owned()
 }
 
 /// The state in the word that dialplans read; under a pin, what that makes of it.

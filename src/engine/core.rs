@@ -49,6 +49,8 @@ const UNKNOWN_TRUNKS_KEPT: usize = 100;
 #[derive(Debug)]
 pub struct Engine {
     config: Arc<Config>,
+    /// Where each connection is in the configuration.
+    places: HashMap<ConnectionId, usize>,
     routes: Routes,
     nodes: Vec<NodeState>,
     book: Book,
@@ -131,6 +133,7 @@ impl Engine {
             best_shown: BestShown::default(),
             calls: HashMap::new(),
             effects: Vec::new(),
+            places: places(&config),
             config,
         };
         engine.nodes = (0..engine.config.nodes.len()).map(|node| engine.node_state(node, now)).collect();
@@ -288,6 +291,7 @@ impl Engine {
             return Err(Refused::Illegal("other nodes take a restart".to_owned()));
         }
         let before = std::mem::replace(&mut self.config, config);
+        self.places = places(&self.config);
         let seated = self.book.iter().filter_map(|(key, _)| Some((self.book.seat(key)?, key.clone())));
         let keys: HashMap<Seat, QualityKey> = seated.collect();
         let configured = self.book.configure(self.config.judged(), now);
@@ -339,7 +343,7 @@ impl Engine {
     /// placed for, whatever that serves by now.
     fn reseated(&mut self, leg: Leg, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) -> Option<Leg> {
         let name = &before.connections[leg.connection].id;
-        let Some(connection) = self.config.connections.iter().position(|connection| connection.id == *name) else {
+        let Some(&connection) = self.places.get(name) else {
             self.effects.push(Effect::Store(StoreOp::LegGone(leg.row.node, leg.row.leg)));
             return None;
         };
@@ -725,13 +729,14 @@ impl Engine {
         }
         let next = self.generation + 1;
         let prefix = &self.config.variables.prefix;
+        let connection = |id: &ConnectionId| self.places.get(id).map(|&place| &self.config.connections[place]);
         let nodes = self.config.nodes.iter().zip(&self.nodes);
         let wanted = nodes.map(|(node, state)| {
             let mut desired = (*state.desired).clone();
             for hunt in changed.iter().map(|&map| &self.routes.orders()[map]) {
                 let list = names::route(prefix, &hunt.map);
                 if let Some(order) = desired.orders.iter_mut().find(|order| order.list == list) {
-                    *order = Arc::new(desired::order(&self.config, node, hunt));
+                    *order = Arc::new(desired::order(prefix, node, hunt, connection));
                 }
             }
             desired.generation = Some((names::generation(prefix), next));
@@ -853,10 +858,8 @@ impl Engine {
         }
         let keys: Vec<QualityKey> = self.book.iter().map(|(key, _)| key.clone()).collect();
         let config = self.config.clone();
-        let places: HashMap<&ConnectionId, usize> =
-            config.connections.iter().enumerate().map(|(index, connection)| (&connection.id, index)).collect();
         let connections = keys.iter().filter_map(|key| {
-            let index = *places.get(&key.connection)?;
+            let index = *self.places.get(&key.connection)?;
             self.connection_view(key, index, &config.connections[index], &active)
         });
         let connections = connections.collect();
@@ -926,6 +929,10 @@ impl Engine {
         self.routes.keep_picture(map, &picture);
         picture
     }
+}
+
+fn places(config: &Config) -> HashMap<ConnectionId, usize> {
+    config.connections.iter().enumerate().map(|(place, connection)| (connection.id.clone(), place)).collect()
 }
 
 fn trunks_on(config: &Config, node: &Node) -> HashMap<String, usize> {
