@@ -153,6 +153,7 @@ impl Engine {
         for row in restored.legs {
             engine.restore_leg(row);
         }
+        engine.spread_pins();
         // The time of a pin may have ended while nobody was there to end it.
         engine.end_pins(now);
         engine.order_anew(now);
@@ -311,6 +312,7 @@ impl Engine {
         let unmapped = self.config.connections.iter().map(|one| unmapped.get(&one.id).map_or(0, |attempts| **attempts));
         self.unmapped = unmapped.collect();
         self.reseat_legs(&before, &keys, &maps);
+        self.spread_pins();
         for (key, change) in changes {
             if let Some(seat) = self.book.seat(&key) {
                 self.record(seat, &change);
@@ -387,6 +389,23 @@ impl Engine {
         index.ok_or_else(|| Refused::NoSuchNode(node.clone()))
     }
 
+    /// The place of what an operator names.
+    fn named(&self, key: &QualityKey) -> Result<Seat, Refused> {
+        self.book.seat(key).ok_or_else(|| {
+            let judged = self.book.iter().filter(|(known, _)| known.connection == key.connection);
+            let maps: Vec<Option<&str>> = judged.map(|(known, _)| known.map.as_ref().map(MapId::as_str)).collect();
+            match maps.as_slice() {
+                [] => Refused::NoSuchConnection(key.clone()),
+                [None, ..] => Refused::Illegal(format!("{} is judged over all maps: name none", key.connection)),
+                maps => Refused::Illegal(format!(
+                    "{} is judged per map: name one of {}",
+                    key.connection,
+                    maps.iter().flatten().copied().collect::<Vec<_>>().join(", ")
+                )),
+            }
+        })
+    }
+
     fn set_admin(&mut self, node: NodeId, admin: Admin, by: By, now: Timestamp) -> Result<(), Refused> {
         let index = self.node_index(&node)?;
         self.nodes[index].health.set_admin(admin);
@@ -404,7 +423,7 @@ impl Engine {
         by: By,
         now: Timestamp,
     ) -> Result<(), Refused> {
-        let seat = self.book.seat(key).ok_or_else(|| Refused::NoSuchConnection(key.clone()))?;
+        let seat = self.named(key)?;
         if until.is_some_and(|until| until <= now) {
             return Err(Refused::Illegal("a pin cannot end before it begins".to_owned()));
         }
@@ -426,7 +445,7 @@ impl Engine {
     }
 
     fn reset(&mut self, key: &QualityKey, by: &By, now: Timestamp) -> Result<(), Refused> {
-        let seat = self.book.seat(key).ok_or_else(|| Refused::NoSuchConnection(key.clone()))?;
+        let seat = self.named(key)?;
         if self.pins.contains_key(key) {
             self.set_pin(key, None);
         }
@@ -443,6 +462,21 @@ impl Engine {
         }
         self.routes.touch(&key.connection);
         self.effects.push(Effect::Store(StoreOp::Pin(key.clone(), pinned)));
+    }
+
+    /// What was said of a connection as a whole holds in each of its maps, where it is judged per map from now on.
+    fn spread_pins(&mut self) {
+        let of_whole = self.pins.keys().filter(|key| key.map.is_none() && self.book.seat(key).is_none());
+        for whole in of_whole.cloned().collect::<Vec<_>>() {
+            let judged = self.book.iter().map(|(key, _)| key).filter(|key| key.connection == whole.connection);
+            let judged: Vec<QualityKey> = judged.cloned().collect();
+            // Of a connection that is not configured it is kept for the day when it is again.
+            let Some(pinned) = self.pins.get(&whole).cloned().filter(|_| !judged.is_empty()) else { continue };
+            for key in judged.iter().filter(|key| !self.pins.contains_key(*key)).cloned().collect::<Vec<_>>() {
+                self.set_pin(&key, Some(pinned.clone()));
+            }
+            self.set_pin(&whole, None);
+        }
     }
 
     /// Ends the pins whose time is over.

@@ -341,6 +341,62 @@ fn what_the_rules_learnt_begins_anew_also_where_nothing_has_changed() {
 }
 
 #[test]
+fn a_pin_on_a_connection_holds_in_each_of_its_maps_when_those_are_judged_by_themselves() {
+    let whole = config(&["vendor-a", "vendor-b"], &[INTL, HOME]);
+    let per_map = config(&["vendor-a quality = { judge_per = \"map\" }", "vendor-b"], &[INTL, HOME]);
+    let pin = |map, pin| Request::Pin { key: key("vendor-a", map), pin, until: None, by: by() };
+    let mut played = Played::with(&whole);
+    played.ask(pin(None, Some(Pin::PinBlock)));
+    played.effects();
+    let effects = played.reload(&per_map);
+    for map in ["intl", "home"] {
+        let pinned = played.connection("vendor-a", Some(map)).pinned.map(|pinned| pinned.pin);
+        assert_eq!(pinned, Some(Pin::PinBlock), "{map}");
+    }
+    assert_eq!(played.view().maps[0].hunt_order, [ConnectionId::new("vendor-b").unwrap()]);
+    let mut stored: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Store(StoreOp::Pin(key, pinned)) => Some((key.to_string(), pinned.is_some())),
+            _ => None,
+        })
+        .collect();
+    stored.sort();
+    let expected = [("vendor-a", false), ("vendor-a (home)", true), ("vendor-a (intl)", true)];
+    assert_eq!(stored, expected.map(|(key, pinned)| (key.to_owned(), pinned)));
+    // Also where the change comes with a restart.
+    let mut played = Played::with(&whole);
+    played.ask(pin(None, Some(Pin::PinLast)));
+    let pinned = played.connection("vendor-a", None).pinned.unwrap();
+    let restored = Restored { pins: vec![(key("vendor-a", None), pinned)], ..Restored::default() };
+    played.engine = Engine::new(per_map, restored, at(1));
+    assert!(played.connection("vendor-a", Some("home")).pinned.is_some());
+    // And each can be taken off.
+    played.ask(pin(Some("home"), None));
+    assert!(played.connection("vendor-a", Some("home")).pinned.is_none());
+    assert!(played.connection("vendor-a", Some("intl")).pinned.is_some());
+}
+
+#[test]
+fn an_operator_who_names_no_map_or_one_too_many_hears_which_there_are() {
+    let tables = [INTL, HOME];
+    let mut played = Played::with(&config(&["vendor-a quality = { judge_per = \"map\" }", "vendor-b"], &tables));
+    for (connection, map, expected) in [
+        ("vendor-a", None, "vendor-a is judged per map: name one of intl, home"),
+        ("vendor-a", Some("x"), "vendor-a is judged per map: name one of intl, home"),
+        ("vendor-b", Some("intl"), "vendor-b is judged over all maps: name none"),
+        ("vendor-c", None, "there is no connection vendor-c"),
+    ] {
+        for request in [
+            Request::Reset { key: key(connection, map), by: by() },
+            Request::Pin { key: key(connection, map), pin: Some(Pin::PinLast), until: None, by: by() },
+        ] {
+            assert_eq!(played.engine.request(request, at(1)).unwrap_err().to_string(), expected);
+        }
+    }
+}
+
+#[test]
 fn other_nodes_are_refused() {
     let mut played = Played::with(&config(&["vendor-a"], &[]));
     let text = TOP.replace("id = \"fs\"", "id = \"other\"");
