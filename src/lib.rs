@@ -27,6 +27,7 @@ pub mod engine;
 pub mod ids;
 pub mod notify;
 pub mod pbx;
+pub mod plot;
 pub mod quality;
 pub mod routing;
 pub mod score;

@@ -66,6 +66,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(connections::connections))
         .routes(routes!(connections::connection))
         .routes(routes!(history::connection))
+        .routes(routes!(history::plot))
         .routes(routes!(connections::put_pin, connections::delete_pin))
         .routes(routes!(connections::reset))
         .routes(routes!(changes::changes))

@@ -169,3 +169,40 @@ async fn without_a_database_only_the_past_is_missing() {
     }
     assert_eq!(get(stage.address, "/api/changes").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_plot_shows_the_past_of_a_connection_with_its_threshold_and_states() {
+    let a = key("vendor-a", None);
+    let (stage, _folder) = past([
+        count(30, Whose::Connection(a.clone()), 4),
+        count(600, Whose::Connection(a.clone()), 2),
+        changed(300, a.clone(), State::Bad, POINTSMAN),
+        changed(400, key("vendor-c", Some("intl")), State::Retry, POINTSMAN),
+    ])
+    .await;
+    let path = "/api/connections/vendor-a/plot.svg";
+    for metric in ["asr", "acd", "pdd", "attempts", "outcomes"] {
+        let answer = get(stage.address, &format!("{path}?metric={metric}")).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("image/svg+xml")), "{metric}");
+        assert!(answer.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+        let (start, end) = ("<svg xmlns=\"http://www.w3.org/2000/svg\"", "</svg>");
+        assert!(answer.body.starts_with(start) && answer.body.ends_with(end), "{}", answer.body);
+        assert!(answer.body.contains("class=\"bad\"") && !answer.body.contains("class=\"retry\""), "{}", answer.body);
+    }
+    let russian =
+        get(stage.address, &format!("{path}?metric=asr&lang=ru&zone=Europe/Moscow&span=7d&size=narrow")).await;
+    assert!(russian.body.contains("порог 40"), "{}", russian.body);
+    assert!(russian.body.contains("(UTC+3)") && russian.body.contains("viewBox=\"0 0 360 "), "{}", russian.body);
+    for (status, query, expected) in [
+        (400, "", "missing field `metric`"),
+        (400, "?metric=mos", "unknown variant"),
+        (400, "?metric=asr&lang=de", "unknown variant"),
+        (422, "?metric=asr&zone=Mars/North", "zone: "),
+        (404, "?metric=asr&map=intl", "ask without ?map="),
+    ] {
+        let detail = get(stage.address, &format!("{path}{query}")).await.problem(status, path);
+        assert!(detail.contains(expected), "{query}: {detail}");
+    }
+    let without = Stage::set().await;
+    get(without.address, &format!("{path}?metric=asr")).await.problem(503, path);
+}

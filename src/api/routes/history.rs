@@ -2,6 +2,9 @@
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -9,9 +12,14 @@ use super::Asked;
 use super::connections::find;
 use super::nodes::no_such;
 use crate::api::problem::Problem;
-use crate::store::history::{HistoryError, Series, Span};
+use crate::config::model::Language;
+use crate::plot::{Metric, Plot, Size, stretches};
+use crate::store::history::{HistoryError, MOST_CHANGES, Series, Span, Wanted};
 use crate::store::{Tally, Whose};
 use crate::time::Timestamp;
+
+/// A picture by itself loads nothing and runs nothing; only its own style is used.
+const PLOT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl From<HistoryError> for Problem {
     fn from(why: HistoryError) -> Self {
@@ -194,4 +202,89 @@ pub(in crate::api) async fn node(
     let node = view.nodes.iter().find(|node| node.id.as_str() == id).ok_or_else(|| no_such(&id))?;
     let series = app.sources.history.series(&Whose::Node(node.id.clone()), span, app.sources.clock.now()).await?;
     Ok(Json(HistoryAnswer::new(span, &series)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct OfPlot {
+    /// Of what.
+    #[param(inline)]
+    metric: Metric,
+    /// How far back; 24h unless said otherwise.
+    #[serde(default)]
+    #[param(required = false)]
+    span: Span,
+    /// The route map, where connections are judged per map.
+    map: Option<String>,
+    /// Language: en (unless said otherwise) or ru.
+    #[serde(default)]
+    #[param(required = false, value_type = String, pattern = "^(en|ru)$")]
+    lang: Language,
+    /// Time zone, as in `Europe/Berlin`; UTC unless said otherwise.
+    zone: Option<String>,
+    /// For which width.
+    #[serde(default)]
+    #[param(required = false, inline)]
+    size: Size,
+}
+
+/// What a connection did over time, as a picture
+///
+/// With its threshold, the times in which it was bad (red) or on retry (yellow), and its changes of state, as far as the
+/// database has them. It has a description in words, and follows the light or dark of its reader.
+#[utoipa::path(get, path = "/api/connections/{id}/plot.svg", tag = "connections",
+    params(("id" = String, Path, description = "Its id"), OfPlot), responses(
+    (status = 200, description = "The plot", body = String, content_type = "image/svg+xml"),
+    (status = 404, description = "There is no such connection", body = Problem,
+     content_type = "application/problem+json"),
+    (status = 422, description = "There is no such time zone", body = Problem,
+     content_type = "application/problem+json"),
+    (status = 503, description = "The database cannot be read now", body = Problem,
+     content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn plot(
+    State(app): Asked,
+    Path(id): Path<String>,
+    Query(OfPlot { metric, span, map, lang, zone, size }): Query<OfPlot>,
+) -> Result<Response, Problem> {
+    let zone = zone.as_deref().map_or(Ok(TimeZone::UTC), TimeZone::get);
+    let zone = zone.map_err(|error| Problem::illegal(format!("zone: {error}")))?;
+    let view = app.view();
+    let connection = find(&view, &id, map.as_deref())?;
+    let key = &connection.key;
+    let history = &app.sources.history;
+    let series = history.series(&Whose::Connection(key.clone()), span, app.sources.clock.now()).await?;
+    let wanted = Wanted {
+        connection: Some(key.connection.clone()),
+        map: Some(key.map.clone()),
+        from: Some(series.from),
+        limit: MOST_CHANGES,
+        ..Wanted::default()
+    };
+    let page = history.changes(&wanted).await?;
+    let changes = page.changes.iter().map(|row| &row.change);
+    let end = series.to.min(app.sources.clock.now());
+    let states = stretches(changes.clone(), !page.more, connection.state, series.from, end);
+    let changes: Vec<Timestamp> = changes.map(|change| change.at).collect();
+    let settings = &connection.settings;
+    let limit = match metric {
+        Metric::Asr => settings.asr_threshold_percent,
+        Metric::Acd => settings.acd_threshold_sec,
+        Metric::Pdd => settings.pdd_threshold_sec,
+        Metric::Attempts | Metric::Outcomes => None,
+    };
+    let plot = Plot {
+        subject: &key.to_string(),
+        metric,
+        series: &series,
+        limit,
+        states: &states,
+        changes: &changes,
+        zone: &zone,
+        language: lang,
+        size,
+    };
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml"), (header::CONTENT_SECURITY_POLICY, PLOT_POLICY)], plot.document())
+        .into_response())
 }

@@ -8,7 +8,7 @@ mod engine;
 mod facts;
 mod load;
 mod samples;
-mod speech;
+pub(crate) mod speech;
 #[cfg(test)]
 mod tests;
 

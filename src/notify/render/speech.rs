@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 const MAX_DECIMALS: usize = 3;
 
 /// A blank at which no line is broken, between a number and its unit.
-pub(super) const JOINER: char = '\u{a0}';
+pub(crate) const JOINER: char = '\u{a0}';
 
 const MONTHS_EN: [&str; 12] = [
     "January",
@@ -47,13 +47,13 @@ const MONTHS_RU: [&str; 12] = [
 
 /// A point in time in the reader's time zone, written in every way that a mail needs.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// `30 November 2026, 12:03 (UTC+1)`.
-    full: String,
+    pub(crate) full: String,
     /// `30 Nov`.
-    day: String,
+    pub(crate) day: String,
     /// `12:03`.
-    clock: String,
+    pub(crate) clock: String,
     /// `12:03:05`.
     time: String,
     /// RFC 3339, in UTC.
@@ -61,7 +61,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    pub(super) fn new(at: Timestamp, zone: &TimeZone, language: Language) -> Self {
+    pub(crate) fn new(at: Timestamp, zone: &TimeZone, language: Language) -> Self {
         let instant = Instant::from_microsecond(at.as_micros()).unwrap_or(if at.as_micros() < 0 {
             Instant::MIN
         } else {
@@ -99,7 +99,7 @@ fn day(zoned: &ZonedDateTime, language: Language) -> String {
 }
 
 /// `UTC`, `UTC+1`, `UTC-3:30`.
-pub(super) fn offset(offset: Offset) -> String {
+pub(crate) fn offset(offset: Offset) -> String {
     let minutes = offset.seconds() / 60;
     let mut text = "UTC".to_owned();
     if minutes != 0 {
@@ -113,13 +113,13 @@ pub(super) fn offset(offset: Offset) -> String {
 }
 
 /// What people call a time zone.
-pub(super) fn zone(zone: &TimeZone) -> String {
+pub(crate) fn zone(zone: &TimeZone) -> String {
     let fixed = || zone.to_fixed_offset().map_or_else(|_| "UTC".to_owned(), offset);
     zone.iana_name().map_or_else(fixed, str::to_owned)
 }
 
 /// A number with that many decimals; without, as many as it needs.
-pub(super) fn number(value: f64, decimals: Option<usize>, language: Language) -> String {
+pub(crate) fn number(value: f64, decimals: Option<usize>, language: Language) -> String {
     let text = match decimals {
         Some(decimals) => format!("{value:.*}", decimals.min(MAX_DECIMALS)),
         None => {
@@ -134,7 +134,7 @@ pub(super) fn number(value: f64, decimals: Option<usize>, language: Language) ->
 }
 
 /// A figure with one decimal, or with as many as it takes to tell it from the threshold that it differs from.
-pub(super) fn figure(value: f64, threshold: Option<f64>, language: Language) -> String {
+pub(crate) fn figure(value: f64, threshold: Option<f64>, language: Language) -> String {
     let differs = |decimals: &usize| {
         threshold.is_none_or(|limit| {
             limit.total_cmp(&value).is_eq() || format!("{value:.decimals$}") != format!("{limit:.decimals$}")
@@ -145,7 +145,7 @@ pub(super) fn figure(value: f64, threshold: Option<f64>, language: Language) -> 
 }
 
 /// A length of time in its two largest units: `2 h 5 min`.
-pub(super) fn duration(secs: u64, language: Language) -> String {
+pub(crate) fn duration(secs: u64, language: Language) -> String {
     let units = match language {
         Language::En => ["d", "h", "min", "s"],
         Language::Ru => ["сут.", "ч", "мин", "с"],
@@ -158,7 +158,7 @@ pub(super) fn duration(secs: u64, language: Language) -> String {
 }
 
 /// How many forms a noun has beside a number.
-pub(super) fn plural_forms(language: Language) -> usize {
+pub(crate) fn plural_forms(language: Language) -> usize {
     match language {
         Language::En => 2,
         Language::Ru => 3,
@@ -166,7 +166,7 @@ pub(super) fn plural_forms(language: Language) -> usize {
 }
 
 /// Which of these forms goes with `count`.
-pub(super) fn plural_form(count: u64, language: Language) -> usize {
+pub(crate) fn plural_form(count: u64, language: Language) -> usize {
     match (language, count % 10, count % 100) {
         (Language::En, ..) => usize::from(count != 1),
         (Language::Ru, _, 11..=14) => 2,
