@@ -76,7 +76,7 @@ pub(super) fn metric(plot: &Plot<'_>) -> String {
         Metric::Acd => format!("ACD, {unit}"),
         Metric::Pdd => format!("PDD, {unit}"),
         Metric::Attempts => per("calls per", "вызовов за"),
-        Metric::Outcomes => per("attempts by outcome per", "попыток по исходам за"),
+        Metric::Outcomes => per("attempts by outcome per", "исходы попыток за"),
     }
 }
 

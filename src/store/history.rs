@@ -32,7 +32,8 @@ pub const MOST_CHANGES: u32 = 1000;
 /// Questions that are answered at a time. Each has a thread and about 2 MB of cache; a page asks two or three.
 const PLACES: usize = 4;
 
-/// Longest wait for a place, and longest wait for an answer after that. An answer takes a few milliseconds.
+/// Longest wait for a place, and longest wait for an answer after that. An answer takes milliseconds, over a
+/// month of a connection that is never idle a few tenths of a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a statement waits for a lock that another program holds.
@@ -41,8 +42,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Steps of SQLite's machine between two looks at how much was done.
 const STEPS_AT_ONCE: i32 = 1000;
 
-/// Most looks: 20 million steps, a few tenths of a second. A month of one owner takes 3 million, a search through a
-/// hundred thousand changes 2 million.
+/// Most looks: 20 million steps, a second or two. A month of one owner takes 3 million, a search through a
+/// hundred thousand changes less than one.
 const MOST_LOOKS: u32 = 20_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
