@@ -19,6 +19,7 @@ mod http;
 mod hunt;
 mod lab;
 mod mail;
+mod maps;
 mod nodes;
 mod orders;
 mod story;

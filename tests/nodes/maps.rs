@@ -86,7 +86,7 @@ async fn a_vendor_that_fails_for_one_destination_is_lowered_there_and_only_there
     let program = stage.start("").await;
     // On both switches, by the number or by the dialplan's word, which goes before it.
     stage.call(0, "vendor-a", "00442071838750", None, false).await;
-    stage.call(1, "vendor-a", "00442071838750", None, false).await;
+    stage.call(1, "vendor-a", "0049301234", Some("uk"), false).await;
     stage.call(0, "vendor-a", "0049301234", Some("uk"), false).await;
     stage.call(1, "vendor-a", "0049301234", None, true).await;
     stage.call(0, "vendor-a", "00442071838750", Some("intl"), true).await;

@@ -349,7 +349,12 @@ impl Legs {
             return None;
         }
         self.refute(&seen.leg, step);
-        self.set.hear(&seen.leg)
+        let leg = self.set.hear(&seen.leg)?;
+        // A new channel has not inherited the caller's variables yet; at DialBegin it has.
+        if leg.map.is_none() {
+            leg.map.clone_from(&seen.map);
+        }
+        Some(leg)
     }
 
     /// Closes a leg whose end is believed.

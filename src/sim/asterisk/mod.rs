@@ -290,12 +290,13 @@ impl Asterisk {
         channel.context = "from-caller";
         channel.exten.clone_from(&details.number);
         channel.application = ("Dial", String::new());
-        if let Some(map) = &details.map
-            && self.channel_variables.iter().any(|shown| shown == "pm_map")
-        {
-            channel.shown_variables.push(("pm_map".into(), map.clone()));
-        }
+        let map = details.map.as_ref().filter(|_| self.channel_variables.iter().any(|shown| shown == "pm_map"));
+        channel.shown_variables.extend(map.map(|_| ("pm_map".to_owned(), String::new())));
         stage.of("Newchannel", &channel);
+        // The dialplan sets it, and runs from now on.
+        for ((_, value), map) in channel.shown_variables.iter_mut().zip(map) {
+            value.clone_from(map);
+        }
         self.callers.insert(call, channel);
     }
 
@@ -303,8 +304,11 @@ impl Asterisk {
         let mut channel = self.channel(trunk, stage.at);
         let Some(caller) = self.callers.get_mut(&call) else { return };
         channel.linked_id.clone_from(&caller.linked_id);
-        channel.shown_variables.clone_from(&caller.shown_variables);
+        let empty = caller.shown_variables.iter().map(|(name, _)| (name.clone(), String::new()));
+        channel.shown_variables = empty.collect();
         stage.of("Newchannel", &channel);
+        // Inherited once the channel is there.
+        channel.shown_variables.clone_from(&caller.shown_variables);
         channel.caller.number.clone_from(&caller.exten);
         channel.connected = caller.caller.clone();
         channel.exten.clone_from(&caller.exten);

@@ -117,6 +117,15 @@ impl Pointsman {
         command(&self.folder, args)
     }
 
+    /// Changes its configuration file; gives what was in it before.
+    pub(crate) fn change(&self, change: impl FnOnce(String) -> String) -> String {
+        let before = self.folder.read("pointsman.toml");
+        let after = change(before.clone());
+        assert_ne!(before, after, "nothing changed");
+        self.folder.write("pointsman.toml", &after);
+        before
+    }
+
     /// What `pointsman status --json` prints; `None` where the program does not answer.
     pub(crate) fn view(&self) -> Option<View> {
         let output = self.command(&["status", "--config", "pointsman.toml", "--json"]);
