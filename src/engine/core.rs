@@ -360,16 +360,17 @@ impl Engine {
         Some(self.stored_anew(leg))
     }
 
-    /// After a crash a leg must be found where it is now: its row tells its epoch there, and its map by name where its number
-    /// would lead to another one.
+    /// After a crash a leg must be found where it is now: its row tells what its node calls the connection by now, its epoch
+    /// there, and its map by name where its number would lead to another one.
     fn stored_anew(&mut self, mut leg: Leg) -> Leg {
-        let before = (leg.row.epoch, leg.row.map.clone());
+        let before = (leg.row.trunk.clone(), leg.row.epoch, leg.row.map.clone());
+        leg.row.trunk = self.config.connections[leg.connection].name_on(&leg.row.node).into();
         leg.row.epoch = leg.seat.map(|_| leg.epoch);
         let found = self.routes.of_call(leg.row.map.as_deref(), leg.row.number.as_deref());
         if let Some(map) = leg.map.filter(|map| found != Some(*map)) {
             leg.row.map = Some(self.routes.name(map).as_str().into());
         }
-        if before != (leg.row.epoch, leg.row.map.clone()) && !leg.adopted {
+        if before != (leg.row.trunk.clone(), leg.row.epoch, leg.row.map.clone()) && !leg.adopted {
             self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(leg.row.clone()))));
         }
         leg

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::config::diff::{Change, Diff};
@@ -120,7 +120,8 @@ impl Reloader {
     #[must_use]
     pub fn start(loader: Loader, config: watch::Receiver<Arc<Config>>, desk: Desk, tasks: &Tasks) -> Self {
         let (orders, asked) = mpsc::channel(QUEUE);
-        let task = Task { loader, config, desk, tasks: tasks.clone() };
+        let reading = Arc::new(Semaphore::new(1));
+        let task = Task { loader, reading, config, desk, tasks: tasks.clone() };
         tasks.spawn(task.run(asked));
         Self { orders: Some(orders) }
     }
@@ -147,6 +148,8 @@ impl Reloader {
 
 struct Task {
     loader: Loader,
+    /// Held while the configuration is being read, also by a read that nobody waits for any more.
+    reading: Arc<Semaphore>,
     config: watch::Receiver<Arc<Config>>,
     desk: Desk,
     tasks: Tasks,
@@ -169,7 +172,13 @@ impl Task {
 
     async fn reload(&self, order: &Order) -> Result<Reloaded, Failed> {
         let loader = self.loader.clone();
-        let loading = self.tasks.run_blocking(move || (loader.0)());
+        // A disk that does not answer may hold the read before this one up still; one of them is enough.
+        let alone = self.reading.clone().try_acquire_owned().map_err(|_| Failed::TooSlow)?;
+        let loading = self.tasks.run_blocking(move || {
+            let loaded = (loader.0)();
+            drop(alone);
+            loaded
+        });
         let loaded = timeout(LOADING, loading).await.map_err(|_| Failed::TooSlow)?.ok_or(Failed::NotNow)?;
         let Loaded { config, warnings } = loaded.map_err(|problems| unusable(&problems))?;
         let Diff { changes, takes_restart } = Diff::between(&self.config.borrow(), &config);

@@ -191,11 +191,12 @@ impl Routes {
         let mut changed = Vec::new();
         for map in maps {
             let order = self.maps[map].hunt_order(|route| now(self.name(map), route));
-            if self.orders.get(map) != Some(&order) {
-                self.pictures[map] = None;
-                self.orders[map] = order;
+            self.pictures[map] = None;
+            // Of those that are left out no dialplan knows the order.
+            if self.orders[map].order != order.order {
                 changed.push(map);
             }
+            self.orders[map] = order;
         }
         changed
     }

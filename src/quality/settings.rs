@@ -104,13 +104,18 @@ impl Settings {
     }
 
     /// How near the figures are to their thresholds: 1 is on the threshold, less is worse, and the worst monitored metric
-    /// decides. A metric without data says nothing; without any it is 1.
+    /// decides. Calls without a figure (nothing was answered, nothing rang) are the worst there is; without calls it is 1.
     #[must_use]
     pub fn merit(&self, figures: &Figures) -> f64 {
-        let share = |part: Option<f64>, whole: Option<f64>| part.zip(whole).map(|(part, whole)| part / whole);
-        let asr = share(figures.asr, self.asr_threshold_percent);
-        let acd = share(figures.acd, self.acd_threshold_sec);
-        let pdd = share(self.pdd_threshold_sec, figures.pdd.filter(|pdd| *pdd > 0.0));
+        if figures.calls == 0 {
+            return 1.0;
+        }
+        let share = |figure: Option<f64>, threshold: Option<f64>, of: fn(f64, f64) -> f64| {
+            threshold.map(|threshold| figure.map_or(0.0, |figure| of(figure, threshold)))
+        };
+        let asr = share(figures.asr, self.asr_threshold_percent, |figure, threshold| figure / threshold);
+        let acd = share(figures.acd, self.acd_threshold_sec, |figure, threshold| figure / threshold);
+        let pdd = share(figures.pdd, self.pdd_threshold_sec, |figure, threshold| threshold / figure);
         [asr, acd, pdd].into_iter().flatten().reduce(f64::min).unwrap_or(1.0)
     }
 
@@ -172,6 +177,23 @@ mod tests {
         assert_eq!(settings.crossed(&figures(40.0, 29.9, 7.0)), Some(Reason::Acd));
         assert_eq!(settings.crossed(&figures(40.0, 30.0, 6.001)), Some(Reason::Pdd));
         assert_eq!(settings.crossed(&Figures::default()), None);
+    }
+
+    #[test]
+    fn the_worst_metric_says_how_near_the_figures_are_and_no_figure_is_the_worst() {
+        let settings = Settings {
+            asr_threshold_percent: Some(40.0),
+            acd_threshold_sec: Some(30.0),
+            pdd_threshold_sec: Some(6.0),
+            ..Settings::default()
+        };
+        assert_eq!(settings.merit(&figures(20.0, 30.0, 3.0)), 0.5);
+        assert_eq!(settings.merit(&figures(40.0, 60.0, 24.0)), 0.25);
+        assert_eq!(settings.merit(&figures(80.0, 60.0, 0.0)), 2.0);
+        let nothing_answered = Figures { acd: None, ..figures(0.0, 0.0, 1.0) };
+        let acd_alone = Settings { acd_threshold_sec: Some(30.0), ..Settings::default() };
+        assert_eq!(acd_alone.merit(&nothing_answered), 0.0);
+        assert_eq!(acd_alone.merit(&Figures::default()), 1.0);
     }
 
     #[test]

@@ -294,6 +294,20 @@ fn after_a_crash_the_calls_that_were_up_are_where_the_reload_put_them() {
 }
 
 #[test]
+fn a_call_that_was_up_when_its_connection_was_called_otherwise_survives_a_crash() {
+    let mut played = Played::with(&config(&["vendor-a", "vendor-b"], &[INTL]));
+    played.place("vendor-a", "001");
+    let renamed = config(&["vendor-a names = { fs = \"trunk-a\" }", "vendor-b"], &[INTL]);
+    played.reload(&renamed);
+    let restored = Restored { legs: played.stored.clone(), ..Restored::default() };
+    played.engine = Engine::new(renamed, restored, at(played.now));
+    assert_eq!(played.connection("vendor-a", None).active_calls, 1);
+    // Its end is of the connection, whatever the gateway was called.
+    played.end("leg-1", false);
+    assert_eq!(played.connection("vendor-a", None).figures.calls, 1);
+}
+
+#[test]
 fn a_map_may_go_while_its_calls_are_up() {
     let mut played = Played::with(&config(&["vendor-a", "vendor-b"], &[INTL, HOME]));
     let leg = played.place("vendor-a", "001");
