@@ -60,7 +60,7 @@ impl Metrics {
         let changes = Family::default();
         registry.register(
             "connection_changes",
-            "Changes of connections' states, by the state that began",
+            "Changes of connections' states, by the state that began and why",
             changes.clone(),
         );
         count_changes(sources.changes.subscribe(), changes, tasks);
@@ -114,7 +114,7 @@ fn count_changes(mut changes: broadcast::Receiver<Arc<ChangeView>>, counters: Fa
                 Ok(change) if change.change.reason == Reason::Operator && change.change.from == change.change.to => {}
                 Ok(change) => {
                     let labels = with(key_labels(&change.key), "state", word(&change.change.to));
-                    counters.get_or_create(&labels).inc();
+                    counters.get_or_create(&with(labels, "reason", word(&change.change.reason))).inc();
                 }
                 Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "changes were not counted"),
                 Err(RecvError::Closed) => return,

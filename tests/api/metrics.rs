@@ -79,7 +79,7 @@ async fn requests_are_counted_by_route_and_not_by_path() {
 #[tokio::test]
 async fn changes_are_counted_and_pins_are_none() {
     let stage = Stage::set().await;
-    let line = "pointsman_connection_changes_total{connection=\"vendor-a\",map=\"\",state=\"bad\"} 2";
+    let line = "pointsman_connection_changes_total{connection=\"vendor-a\",map=\"\",state=\"bad\",reason=\"asr\"} 2";
     let mut pinned = change("vendor-a", 2, stage.clock.now());
     (pinned.change.from, pinned.change.reason) = (State::Bad, Reason::Operator);
     stage.changes.send(Arc::new(pinned)).unwrap();
