@@ -1,5 +1,5 @@
 //! The HTTP API of the whole program, by programs that others wrote: schemathesis tries what its document allows and
-//! what it does not, promtool reads its figures, wrk asks for routes while nodes come and go.
+//! what it does not, promtool reads its figures and what asks for them, wrk asks for routes while nodes come and go.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use pointsman::engine::run::{self, Running};
 use pointsman::engine::view::LinkState;
 use pointsman::sim::{Handle, asterisk, freeswitch};
 use pointsman::tasks::Tasks;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -137,6 +138,50 @@ async fn http_the_figures_are_as_prometheus_wants_them() {
     let (content, printed) = run(Command::new(cached("promtool")).args(["check", "metrics"]), figures.as_bytes()).await;
     assert!(content && printed.is_empty(), "{printed}");
     assert!(scene.running.stop().await);
+}
+
+/// The files of `config/prometheus`, where the example of Prometheus expects them, and its token.
+#[tokio::test]
+async fn http_the_rules_of_prometheus_are_sound_and_fire_when_they_should() {
+    let folder = Folder::new("prometheus");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/prometheus");
+    for name in ["prometheus.yml", "alerts.yml", "alerts_test.yml"] {
+        folder.write(name, &std::fs::read_to_string(shipped.join(name)).unwrap());
+    }
+    folder.write("pointsman.token", "0123456789abcdef");
+    for arguments in
+        [["check", "config", "prometheus.yml"], ["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]]
+    {
+        let (content, printed) = run(promtool(&folder).args(arguments), b"").await;
+        assert!(content && printed.contains("SUCCESS"), "{arguments:?}: {printed}");
+    }
+}
+
+/// Prometheus itself reads every query of the dashboard: as rules, which promtool checks.
+#[tokio::test]
+async fn http_prometheus_understands_the_queries_of_the_dashboard() {
+    let folder = Folder::new("grafana");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/grafana/pointsman.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(shipped).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
+    let notes = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let queries = panels.flatten().chain(notes).map(|query| query["expr"].as_str().unwrap());
+    // In a range a variable is a time, elsewhere a text.
+    let filled = queries.map(|query| query.replace("$__rate_interval", "1m").replace("$__range", "6h"));
+    let rules: Vec<Value> = (filled.enumerate())
+        .map(|(number, query)| json!({"record": format!("query_{number}"), "expr": query}))
+        .collect();
+    assert!(rules.len() > 60, "{}", rules.len());
+    // JSON is YAML.
+    folder.write("rules.yml", &json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string());
+    let (content, printed) = run(promtool(&folder).args(["check", "rules", "rules.yml"]), b"").await;
+    assert!(content && printed.contains("SUCCESS"), "{printed}");
+}
+
+fn promtool(folder: &Folder) -> Command {
+    let mut promtool = Command::new(cached("promtool"));
+    promtool.current_dir(folder.path());
+    promtool
 }
 
 /// Thousands of questions a second, while one node after the other goes and comes back.
