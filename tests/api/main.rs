@@ -9,6 +9,7 @@ mod history;
 mod limits;
 mod listening;
 mod metrics;
+mod monitoring;
 mod picture;
 mod refusals;
 mod requests;
