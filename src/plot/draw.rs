@@ -100,7 +100,8 @@ pub(super) fn draw(plot: &Plot<'_>) -> Sheet {
 fn draw_on(plot: &Plot<'_>, legend: &[Entry], area: &Area<'_>) -> Drawn {
     let (from, to) = (plot.series.from.as_micros(), plot.series.to.as_micros());
     let limit = plot.threshold();
-    let most = plot.values().flatten().chain(limit).fold(0.0, f64::max);
+    // A threshold is not to lie on the edge.
+    let most = plot.values().flatten().chain(limit.map(|limit| limit * 1.1)).fold(0.0, f64::max);
     let scale = match plot.metric {
         Metric::Asr => scale(100.0, false),
         metric => scale(most, matches!(metric, Metric::Attempts | Metric::Outcomes)),

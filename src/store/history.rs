@@ -29,8 +29,9 @@ use crate::time::Timestamp;
 /// Most changes of an answer: more than a plot can tell apart.
 pub const MOST_CHANGES: u32 = 1000;
 
-/// Questions that are answered at a time. Each has a thread and about 2 MB of cache; a page asks two or three.
-const PLACES: usize = 4;
+/// Questions that are answered at a time. Each has a thread, which is not to take more than its share from the engine; the
+/// others wait.
+const PLACES: usize = 2;
 
 /// Longest wait for a place, and longest wait for an answer after that. An answer takes milliseconds, over a
 /// month of a connection that is never idle a few tenths of a second.
