@@ -1,46 +1,42 @@
 //! The engine without its driver: what happened goes in, what is to be done comes out.
+//!
+//! This file follows the calls. The rest of what it does is in [`orders`] (hunt orders and variables), [`operators`] (what it is
+//! asked), [`configure`] (another configuration) and [`picture`] (what others see).
+
+mod configure;
+mod operators;
+mod orders;
+mod picture;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::balance::Candidate;
 use crate::call::attempt::{CallEvent, Finished, Placed, TrunkName};
 use crate::call::tracker::{LiveLeg, Tracker};
-use crate::config::model::{Config, Connection, Node, Scoring};
-use crate::dialplan::desired::{self, Desired, StateVariable};
-use crate::dialplan::names;
+use crate::config::model::{Config, Node};
+use crate::dialplan::desired::{Desired, StateVariable};
 use crate::engine::effect::Effect;
-use crate::engine::explain;
 use crate::engine::health::Health;
-use crate::engine::request::{By, NewConfig, Refused, Request};
+use crate::engine::request::By;
 use crate::engine::routes::Routes;
-use crate::engine::view::{
-    Calls, ChangeView, ConnectionView, LinkView, MapView, NodeView, UnknownTrunk, VariablesView, View,
-};
-use crate::engine::words;
-use crate::ids::{ConnectionId, LegId, MapId, NodeId, QualityKey};
+use crate::engine::view::{Calls, ChangeView};
+use crate::engine::{explain, words};
+use crate::ids::{ConnectionId, LegId, NodeId, QualityKey};
 use crate::notify::kept::Kept;
 use crate::notify::notice::{FAILED_CALLS, FailedCall, Notice};
 use crate::pbx::event::PbxEvent;
 use crate::quality::book::{Book, Seat};
-use crate::quality::machine::{Change, Machine, Reason, Saved, State};
-use crate::quality::pin::{self, Pin, Pinned};
+use crate::quality::machine::{Change, Machine, Saved, State};
+use crate::quality::pin::Pinned;
 use crate::quality::settings::{BadQualityAction, Settings};
 use crate::quality::window::{Epoch, Sample};
-use crate::score::{Admin, Load, Source};
-use crate::store::{AdminRow, ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
+use crate::score::{Load, Source};
+use crate::store::{ChangeRow, LegRow, POINTSMAN, Restored, StoreOp, Tally, Whose};
 use crate::time::Timestamp;
 
 /// How many changes the picture shows.
 const CHANGES_SHOWN: usize = 100;
-
-/// How often dialplans are told of the best node's score, while it is the same node: each is a write to every PBX.
-const BEST_SCORE_EVERY: Duration = Duration::from_secs(5);
-
-/// How often they are told of another best node, while the one told before takes calls: two nodes of nearly equal scores
-/// change places with every call.
-const BEST_NODE_EVERY: Duration = Duration::from_secs(1);
 
 /// Most trunks without configuration that are remembered per node: a dialplan that makes up names must not grow us.
 const UNKNOWN_TRUNKS_KEPT: usize = 100;
@@ -267,115 +263,6 @@ impl Engine {
         self.book.next_deadline().into_iter().chain(pins).min()
     }
 
-    /// Does what an operator or an agent asks.
-    ///
-    /// # Errors
-    /// See [`Refused`]; nothing is changed then.
-    pub fn request(&mut self, request: Request, now: Timestamp) -> Result<(), Refused> {
-        match request {
-            Request::SetAdmin { node, admin, by } => self.set_admin(node, admin, by, now),
-            Request::PushLoad { node, load } => {
-                let index = self.node_index(&node)?;
-                self.nodes[index].health.load(&load, Source::Pushed, now);
-                Ok(())
-            }
-            Request::Pin { key, pin, until, by } => self.pin(&key, pin, until, by, now),
-            Request::Reset { key, by } => self.reset(&key, &by, now),
-            Request::Configure(NewConfig(config)) => self.reconfigure(config, now),
-        }
-    }
-
-    /// Takes another configuration with the same nodes. What it does not change goes on: states, windows, calls that are up,
-    /// operators' words. What the rules learnt of routes begins anew.
-    fn reconfigure(&mut self, config: Arc<Config>, now: Timestamp) -> Result<(), Refused> {
-        if !config.nodes.iter().map(|node| &node.id).eq(self.config.nodes.iter().map(|node| &node.id)) {
-            return Err(Refused::Illegal("other nodes take a restart".to_owned()));
-        }
-        let before = std::mem::replace(&mut self.config, config);
-        self.places = places(&self.config);
-        let seated = self.book.iter().filter_map(|(key, _)| Some((self.book.seat(key)?, key.clone())));
-        let keys: HashMap<Seat, QualityKey> = seated.collect();
-        let configured = self.book.configure(self.config.judged(), now);
-        self.calls.clear();
-        self.shelf.extend(configured.gone);
-        let mut changes = configured.changes;
-        for key in self.config.judged().into_iter().map(|(key, _)| key) {
-            if let Some(saved) = self.shelf.remove(&key) {
-                changes.extend(self.book.restore(&key, saved, now).map(|change| (key, change)));
-            }
-        }
-        let maps: Vec<MapId> = before.route_maps.iter().map(|map| map.id.clone()).collect();
-        self.effects.extend(self.routes.forget().map(Effect::Store));
-        self.routes = self.routes.replaced_by(&self.config);
-        self.routes.learn_all();
-        let unmapped: HashMap<_, _> = before.connections.iter().map(|one| &one.id).zip(&self.unmapped).collect();
-        let unmapped = self.config.connections.iter().map(|one| unmapped.get(&one.id).map_or(0, |attempts| **attempts));
-        self.unmapped = unmapped.collect();
-        self.reseat_legs(&before, &keys, &maps);
-        self.spread_pins();
-        for (key, change) in changes {
-            if let Some(seat) = self.book.seat(&key) {
-                self.record(seat, &change);
-            }
-        }
-        self.book.take_moved();
-        self.order_anew(now);
-        self.reorder(now);
-        Ok(())
-    }
-
-    /// Gives the legs that are up their places in a new configuration: `keys` is where they were judged, `maps` the names of
-    /// the maps that they belonged to.
-    fn reseat_legs(&mut self, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) {
-        for node in 0..self.nodes.len() {
-            self.nodes[node].trunks = trunks_on(&self.config, &self.config.nodes[node]);
-            let (trunks, unknown) = (&self.nodes[node].trunks, &self.nodes[node].unknown);
-            let still = unknown.iter().filter(|(trunk, _)| !trunks.contains_key(&***trunk));
-            self.nodes[node].unknown = still.map(|(trunk, attempts)| (trunk.clone(), *attempts)).collect();
-            self.nodes[node].unknown_maps.clear();
-            for (id, leg) in std::mem::take(&mut self.nodes[node].legs) {
-                if let Some(leg) = self.reseated(leg, before, keys, maps) {
-                    self.nodes[node].legs.insert(id, leg);
-                }
-            }
-        }
-    }
-
-    /// A leg in the new configuration; `None` where its connection is not there any more. It stays with the map that it was
-    /// placed for, whatever that serves by now.
-    fn reseated(&mut self, leg: Leg, before: &Config, keys: &HashMap<Seat, QualityKey>, maps: &[MapId]) -> Option<Leg> {
-        let name = &before.connections[leg.connection].id;
-        let Some(&connection) = self.places.get(name) else {
-            self.effects.push(Effect::Store(StoreOp::LegGone(leg.row.node, leg.row.leg)));
-            return None;
-        };
-        let map = leg.map.and_then(|map| self.routes.named(&maps[map]));
-        let seat = self.seat(connection, map);
-        let key_before = leg.seat.and_then(|seat| keys.get(&seat));
-        let epoch = match seat {
-            Some(seat) if key_before != Some(self.book.key(seat)) => self.book.adopted(seat, leg.row.placed_at),
-            _ => leg.epoch,
-        };
-        let leg = Leg { connection, map, seat, epoch, ..leg };
-        Some(self.stored_anew(leg))
-    }
-
-    /// After a crash a leg must be found where it is now: its row tells what its node calls the connection by now, its epoch
-    /// there, and its map by name where its number would lead to another one.
-    fn stored_anew(&mut self, mut leg: Leg) -> Leg {
-        let before = (leg.row.trunk.clone(), leg.row.epoch, leg.row.map.clone());
-        leg.row.trunk = self.config.connections[leg.connection].name_on(&leg.row.node).into();
-        leg.row.epoch = leg.seat.map(|_| leg.epoch);
-        let found = self.routes.of_call(leg.row.map.as_deref(), leg.row.number.as_deref());
-        if let Some(map) = leg.map.filter(|map| found != Some(*map)) {
-            leg.row.map = Some(self.routes.name(map).as_str().into());
-        }
-        if before != (leg.row.trunk.clone(), leg.row.epoch, leg.row.map.clone()) && !leg.adopted {
-            self.effects.push(Effect::Store(StoreOp::LegUp(Box::new(leg.row.clone()))));
-        }
-        leg
-    }
-
     /// The load of this machine, which some nodes run on.
     pub fn local_load(&mut self, load: &Load, now: Timestamp) {
         for (node, state) in self.config.nodes.iter().zip(&mut self.nodes) {
@@ -383,126 +270,6 @@ impl Engine {
                 state.health.load(load, Source::Local, now);
             }
         }
-    }
-
-    fn node_index(&self, node: &NodeId) -> Result<usize, Refused> {
-        let index = self.config.nodes.iter().position(|known| known.id == *node);
-        index.ok_or_else(|| Refused::NoSuchNode(node.clone()))
-    }
-
-    /// The place of what an operator names.
-    fn named(&self, key: &QualityKey) -> Result<Seat, Refused> {
-        self.book.seat(key).ok_or_else(|| {
-            let judged = self.book.iter().filter(|(known, _)| known.connection == key.connection);
-            let maps: Vec<Option<&str>> = judged.map(|(known, _)| known.map.as_ref().map(MapId::as_str)).collect();
-            match maps.as_slice() {
-                [] => Refused::NoSuchConnection(key.clone()),
-                [None, ..] => Refused::Illegal(format!("{} is judged over all maps: name none", key.connection)),
-                maps => Refused::Illegal(format!(
-                    "{} is judged per map: name one of {}",
-                    key.connection,
-                    maps.iter().flatten().copied().collect::<Vec<_>>().join(", ")
-                )),
-            }
-        })
-    }
-
-    fn set_admin(&mut self, node: NodeId, admin: Admin, by: By, now: Timestamp) -> Result<(), Refused> {
-        let index = self.node_index(&node)?;
-        self.nodes[index].health.set_admin(admin);
-        let row = AdminRow { admin, who: by.who, why: by.why, since: now };
-        self.effects.push(Effect::NodeSet { node: index, row: row.clone() });
-        self.effects.push(Effect::Store(StoreOp::Admin(node, row)));
-        Ok(())
-    }
-
-    fn pin(
-        &mut self,
-        key: &QualityKey,
-        pin: Option<Pin>,
-        until: Option<Timestamp>,
-        by: By,
-        now: Timestamp,
-    ) -> Result<(), Refused> {
-        let seat = self.named(key)?;
-        if until.is_some_and(|until| until <= now) {
-            return Err(Refused::Illegal("a pin cannot end before it begins".to_owned()));
-        }
-        if until.is_some_and(|until| until.since(now) > pin::LONGEST) {
-            return Err(Refused::Illegal(
-                "a pin lasts ten years at most; without an end, until told otherwise".to_owned(),
-            ));
-        }
-        let words = match pin {
-            Some(pin) => words::pinned(pin, until, &by.why),
-            None if self.pins.contains_key(key) => words::unpinned(&by.why),
-            None => return Ok(()),
-        };
-        let pinned = pin.map(|pin| Pinned { pin, who: by.who.clone(), why: by.why, since: now, until });
-        self.set_pin(key, pinned);
-        self.tell_operators_word(seat, words, by.who, now);
-        self.order_anew(now);
-        Ok(())
-    }
-
-    fn reset(&mut self, key: &QualityKey, by: &By, now: Timestamp) -> Result<(), Refused> {
-        let seat = self.named(key)?;
-        if self.pins.contains_key(key) {
-            self.set_pin(key, None);
-        }
-        let change = self.book.reset(seat, now);
-        self.record_by(seat, &change, by);
-        self.order_anew(now);
-        Ok(())
-    }
-
-    fn set_pin(&mut self, key: &QualityKey, pinned: Option<Pinned>) {
-        match pinned.clone() {
-            Some(pinned) => drop(self.pins.insert(key.clone(), pinned)),
-            None => drop(self.pins.remove(key)),
-        }
-        self.routes.touch(&key.connection);
-        self.effects.push(Effect::Store(StoreOp::Pin(key.clone(), pinned)));
-    }
-
-    /// What was said of a connection as a whole holds in each of its maps, where it is judged per map from now on.
-    fn spread_pins(&mut self) {
-        let of_whole = self.pins.keys().filter(|key| key.map.is_none() && self.book.seat(key).is_none());
-        for whole in of_whole.cloned().collect::<Vec<_>>() {
-            let judged = self.book.iter().map(|(key, _)| key).filter(|key| key.connection == whole.connection);
-            let judged: Vec<QualityKey> = judged.cloned().collect();
-            // Of a connection that is not configured it is kept for the day when it is again.
-            let Some(pinned) = self.pins.get(&whole).cloned().filter(|_| !judged.is_empty()) else { continue };
-            for key in judged.iter().filter(|key| !self.pins.contains_key(*key)).cloned().collect::<Vec<_>>() {
-                self.set_pin(&key, Some(pinned.clone()));
-            }
-            self.set_pin(&whole, None);
-        }
-    }
-
-    /// Ends the pins whose time is over.
-    fn end_pins(&mut self, now: Timestamp) {
-        let over = |pinned: &Pinned| pinned.until.is_some_and(|until| until <= now);
-        let ended: Vec<QualityKey> =
-            self.pins.iter().filter(|(_, pinned)| over(pinned)).map(|(key, _)| key.clone()).collect();
-        for key in &ended {
-            self.set_pin(key, None);
-            if let Some(seat) = self.book.seat(key) {
-                self.tell_operators_word(seat, words::pin_over(), POINTSMAN.into(), now);
-            }
-        }
-        if !ended.is_empty() {
-            self.order_anew(now);
-        }
-    }
-
-    /// Keeps and tells what an operator said of a connection; its state is what it was.
-    fn tell_operators_word(&mut self, seat: Seat, words: String, who: Arc<str>, now: Timestamp) {
-        let machine = self.book.machine(seat);
-        let (state, epoch) = (machine.state(), machine.epoch());
-        let change =
-            Change { at: now, from: state, to: state, reason: Reason::Operator, epoch, figures: machine.figures() };
-        self.publish(self.book.key(seat).clone(), &change, words.into(), who);
     }
 
     fn call_event(&mut self, node: usize, event: CallEvent, now: Timestamp) {
@@ -731,78 +498,6 @@ impl Engine {
         self.effects.push(Effect::Store(StoreOp::Quality(self.book.key(seat).clone(), saved)));
     }
 
-    /// Brings hunt orders and variables into step, where a connection's state or standing has changed, a rule has learnt
-    /// something, or another connection may be the least bad one.
-    fn reorder(&mut self, now: Timestamp) {
-        let (maps, ops) = self.routes.take_changed();
-        self.effects.extend(ops.into_iter().map(Effect::Store));
-        if !self.book.take_moved().is_empty() {
-            self.order_anew(now);
-        } else if !maps.is_empty() {
-            let Self { routes, book, pins, .. } = self;
-            let changed = routes.reorder(maps, |map, route| explain::route_now(book, pins, map, &route.connection));
-            self.replace_orders(&changed, now);
-        }
-    }
-
-    /// Makes every order and every variable anew.
-    fn order_anew(&mut self, now: Timestamp) {
-        let Self { routes, book, pins, .. } = self;
-        routes.reorder_all(|map, route| explain::route_now(book, pins, map, &route.connection));
-        let next = self.generation + 1;
-        let wanted: Vec<Desired> = self.config.nodes.iter().map(|node| self.desired(node, next)).collect();
-        if wanted.iter().zip(&self.nodes).all(|(wanted, node)| wanted.says_the_same(&node.desired)) {
-            return;
-        }
-        self.want(wanted, now);
-    }
-
-    /// The orders of some maps have changed, and nothing else.
-    fn replace_orders(&mut self, changed: &[usize], now: Timestamp) {
-        if changed.is_empty() {
-            return;
-        }
-        let next = self.generation + 1;
-        let prefix = &self.config.variables.prefix;
-        let connection = |id: &ConnectionId| self.places.get(id).map(|&place| &self.config.connections[place]);
-        let nodes = self.config.nodes.iter().zip(&self.nodes);
-        let wanted = nodes.map(|(node, state)| {
-            let mut desired = (*state.desired).clone();
-            for hunt in changed.iter().map(|&map| &self.routes.orders()[map]) {
-                let list = names::route(prefix, &hunt.map);
-                if let Some(order) = desired.orders.iter_mut().find(|order| order.list == list) {
-                    *order = Arc::new(desired::order(prefix, node, hunt, connection));
-                }
-            }
-            desired.generation = Some((names::generation(prefix), next));
-            desired
-        });
-        let wanted = wanted.collect();
-        self.want(wanted, now);
-    }
-
-    /// The next generation of variables.
-    fn want(&mut self, wanted: Vec<Desired>, now: Timestamp) {
-        self.generation += 1;
-        self.effects.push(Effect::Store(StoreOp::Generation(self.generation)));
-        for (node, wanted) in wanted.into_iter().enumerate() {
-            let desired = Arc::new(wanted);
-            self.nodes[node].desired = desired.clone();
-            self.effects.push(Effect::Variables { node, desired, cause_at: now });
-        }
-    }
-
-    fn desired(&self, node: &Node, generation: u64) -> Desired {
-        let states = self.book.iter().map(|(key, machine)| (key, self.word(key, machine)));
-        let desired = desired::of(&self.config, node, self.routes.orders(), states, generation);
-        Desired { routing: self.best_shown.variables.clone(), ..desired }
-    }
-
-    /// A state as dialplans read it.
-    fn word(&self, key: &QualityKey, machine: &Machine) -> &'static str {
-        desired::word(machine, self.pins.get(key).map(|pinned| pinned.pin))
-    }
-
     /// What is known of the nodes now, to choose from.
     pub fn candidates(&mut self, now: Timestamp) -> Vec<Candidate> {
         let scoring = &self.config.scoring;
@@ -814,46 +509,6 @@ impl Engine {
                 state.health.candidate(node, &figures, &assessment, scoring)
             })
             .collect()
-    }
-
-    /// Which node is best, for the dialplans. Each word is a write to every PBX, so they hear at once of what they must not
-    /// miss (the node told before takes no calls any more, every node is excluded), and of the rest now and then. While
-    /// no node has a link there is nobody to tell, and what they know is better than that we know nothing.
-    pub fn show_best(&mut self, best: Option<&NodeId>, score: f64, fallback_active: bool, now: Timestamp) {
-        if !self.nodes.iter().any(|node| node.health.is_linked()) {
-            return;
-        }
-        let shown = &self.best_shown;
-        let pace = if fallback_active != shown.fallback_active || !self.still_stands() {
-            Duration::ZERO
-        } else if best == shown.node.as_ref() {
-            BEST_SCORE_EVERY
-        } else {
-            BEST_NODE_EVERY
-        };
-        if now.since(shown.at) < pace {
-            return;
-        }
-        let variables = desired::best_node(&self.config.variables.prefix, best, score, fallback_active);
-        if shown.variables == variables {
-            return;
-        }
-        for (node, state) in self.nodes.iter_mut().enumerate() {
-            let desired = Arc::new(Desired { routing: variables.clone(), ..(*state.desired).clone() });
-            state.desired = desired.clone();
-            self.effects.push(Effect::Variables { node, desired, cause_at: now });
-        }
-        self.best_shown = BestShown { node: best.cloned(), fallback_active, variables, at: now };
-    }
-
-    /// Whether the node that dialplans were told of takes calls, or could at least take one where none does.
-    fn still_stands(&self) -> bool {
-        let BestShown { node, fallback_active, .. } = &self.best_shown;
-        let index = node.as_ref().and_then(|node| self.node_index(node).ok());
-        index.is_some_and(|index| {
-            let health = &self.nodes[index].health;
-            if *fallback_active { health.is_linked() } else { health.excluded_since().is_none() }
-        })
     }
 
     /// Whether a map has all of its connections blocked.
@@ -876,94 +531,6 @@ impl Engine {
         }
         self.nodes[node].most_active = active;
     }
-
-    /// The picture. `links` and `variables` are those of the nodes, in the order configured.
-    #[must_use]
-    pub fn view(&mut self, links: &[LinkView], variables: &[VariablesView], now: Timestamp) -> View {
-        let scoring = &self.config.scoring;
-        let nodes = self.config.nodes.iter().zip(&mut self.nodes).zip(links.iter().zip(variables));
-        let nodes =
-            nodes.map(|((node, state), (link, variables))| node_view(node, state, link, variables, scoring, now));
-        let nodes: Vec<NodeView> = nodes.collect();
-        let mut active: HashMap<Seat, usize> = HashMap::new();
-        for leg in self.nodes.iter().flat_map(|node| node.legs.values()) {
-            if let Some(seat) = leg.seat {
-                *active.entry(seat).or_default() += 1;
-            }
-        }
-        let keys: Vec<QualityKey> = self.book.iter().map(|(key, _)| key.clone()).collect();
-        let config = self.config.clone();
-        let connections = keys.iter().filter_map(|key| {
-            let index = *self.places.get(&key.connection)?;
-            self.connection_view(key, index, &config.connections[index], &active)
-        });
-        let connections = connections.collect();
-        View {
-            generation: self.generation,
-            nodes,
-            connections,
-            maps: (0..self.routes.maps().len()).map(|map| self.map_view(map)).collect(),
-            changes: self.changes.iter().map(|change| (**change).clone()).collect(),
-            unknown_trunks: self
-                .config
-                .nodes
-                .iter()
-                .zip(&self.nodes)
-                .flat_map(|(node, state)| unknown(node, state))
-                .collect(),
-            ..View::empty(now)
-        }
-    }
-
-    /// The calls of a connection one by one. Made anew only where they have changed: windows may be long, connections many,
-    /// and a picture is made ten times a second.
-    fn calls_of(&mut self, seat: Seat) -> Arc<Calls> {
-        let calls = self.calls.entry(seat).or_insert_with(|| {
-            let failed = self.failed.get(self.book.key(seat)).into_iter().flatten().cloned().collect();
-            Arc::new(Calls { window: self.book.machine(seat).window().samples().copied().collect(), failed })
-        });
-        calls.clone()
-    }
-
-    fn connection_view(
-        &mut self,
-        key: &QualityKey,
-        index: usize,
-        connection: &Connection,
-        active: &HashMap<Seat, usize>,
-    ) -> Option<ConnectionView> {
-        let seat = self.book.seat(key)?;
-        let calls = self.calls_of(seat);
-        let machine = self.book.machine(seat);
-        Some(ConnectionView {
-            key: key.clone(),
-            customer: connection.customer.clone(),
-            monitored: connection.quality.is_monitored(),
-            state: machine.state(),
-            since: machine.since(),
-            action: connection.quality.bad_quality_action,
-            words: machine.words(),
-            figures: machine.figures(),
-            settings: connection.quality.clone(),
-            batch_done: machine.progress().map(|progress| progress.done),
-            retry_at: machine.deadline(),
-            active_calls: active.get(&seat).copied().unwrap_or_default(),
-            unmapped: self.unmapped[index],
-            pinned: self.pins.get(key).cloned(),
-            calls,
-        })
-    }
-
-    /// A route map explained. Made anew only where something in it has changed.
-    fn map_view(&mut self, map: usize) -> Arc<MapView> {
-        if let Some(picture) = self.routes.picture(map) {
-            return picture;
-        }
-        let (state, configured) = (&self.routes.maps()[map], &self.config.route_maps[map]);
-        let picture = Arc::new(explain::map(configured, state, &self.book, &self.pins));
-        self.routes.keep_picture(map, &picture);
-        picture
-    }
 }
 
 fn places(config: &Config) -> HashMap<ConnectionId, usize> {
@@ -973,44 +540,4 @@ fn places(config: &Config) -> HashMap<ConnectionId, usize> {
 fn trunks_on(config: &Config, node: &Node) -> HashMap<String, usize> {
     let connections = config.connections.iter().enumerate();
     connections.map(|(index, connection)| (connection.name_on(&node.id).to_owned(), index)).collect()
-}
-
-fn node_view(
-    node: &Node,
-    state: &mut NodeState,
-    link: &LinkView,
-    variables: &VariablesView,
-    scoring: &Scoring,
-    now: Timestamp,
-) -> NodeView {
-    let figures = state.health.figures(node, state.tracker.active(), now);
-    let assessment = state.health.assess(&figures, scoring, now);
-    let counters = state.tracker.counters();
-    NodeView {
-        link: LinkView {
-            ends_unseen_answered: counters.unseen_ends_answered,
-            ends_unseen_lost: counters.unseen_ends_lost,
-            false_ends: counters.false_ends,
-            legs_refused: counters.legs_refused,
-            ..link.clone()
-        },
-        active_calls: state.tracker.active(),
-        variables: *variables,
-        sip_address: node.sip_address.clone(),
-        admin: state.health.admin(),
-        figures,
-        assessment,
-        excluded_since: state.health.excluded_since(),
-        breaker: state.health.breaker(now),
-        ..NodeView::new(node.id.clone(), node.kind, &node.address)
-    }
-}
-
-fn unknown<'a>(node: &'a Node, state: &'a NodeState) -> impl Iterator<Item = UnknownTrunk> + 'a {
-    let trunk = |(trunk, attempts): (&TrunkName, &u64)| UnknownTrunk {
-        node: node.id.clone(),
-        trunk: trunk.to_string(),
-        attempts: *attempts,
-    };
-    state.unknown.iter().map(trunk)
 }
