@@ -86,7 +86,9 @@ impl From<reload::Failed> for Problem {
                 Self::illegal("the configuration cannot be used, and nothing was changed").because(problems)
             }
             TakesRestart(parts) => Self::illegal(detail).because(parts),
-            NoFile | TooSlow | NotNow => Self::unavailable(detail),
+            // It was started so, and will stay so.
+            NoFile => Self::new(StatusCode::CONFLICT, detail),
+            TooSlow | NotNow => Self::unavailable(detail),
             Refused(refused) => refused.into(),
         }
     }

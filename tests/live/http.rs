@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pointsman::clock::Clock;
 use pointsman::config::{Format, Purpose, load_text};
+use pointsman::engine::reload::Loader;
 use pointsman::engine::run::{self, Running};
 use pointsman::engine::view::LinkState;
 use pointsman::sim::{Handle, asterisk, freeswitch};
@@ -72,9 +73,9 @@ entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor
             asterisk.address(),
             folder = folder.path().display(),
         );
-        let loaded = load_text(Path::new("http.toml"), &text, Format::Toml, [], Purpose::Connect);
-        let config = loaded.unwrap_or_else(|problems| panic!("{}", problems.render(false))).config;
-        let running = run::start(Arc::new(config), clock).await.unwrap();
+        let load = move || load_text(Path::new("http.toml"), &text, Format::Toml, [], Purpose::Connect);
+        let config = load().unwrap_or_else(|problems| panic!("{}", problems.render(false))).config;
+        let running = run::start_with(Arc::new(config), clock, Some(Loader::new(load))).await.unwrap();
         let mut views = running.view();
         let up = views.wait_for(|view| view.nodes.iter().all(|node| node.link.state == LinkState::Up));
         tokio::time::timeout(PATIENCE, up).await.unwrap().unwrap();

@@ -28,6 +28,8 @@ pub(in crate::api) struct Order {
 /// change are untouched; what the routing rules learnt begins anew. Needs the role operate.
 #[utoipa::path(post, path = "/api/reload-route-maps", tag = "maps", request_body = Order, responses(
     (status = 200, description = "What changed, or would", body = Reloaded),
+    (status = 409, description = "This pointsman was started without a file", body = Problem,
+     content_type = "application/problem+json"),
     (status = 422, description = "The configuration has errors, or something in it takes a restart: nothing was changed, and \
         `reasons` has each of them",
      body = Problem, content_type = "application/problem+json"),
