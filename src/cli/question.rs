@@ -1,5 +1,10 @@
-//! The arguments by which commands ask about a call.
+//! The arguments by which commands ask about a call, and how they ask.
 
+use std::path::Path;
+
+use anyhow::anyhow;
+
+use crate::control::{self, ControlError, Request, Response};
 use crate::ids::ConnectionId;
 use crate::routing::picture::{Assumed, WhatIf, assumption};
 use crate::routing::question::Question;
@@ -24,5 +29,17 @@ impl From<QuestionArgs> for Question {
     fn from(args: QuestionArgs) -> Self {
         let QuestionArgs { number, map, assume, without } = args;
         Self { number, map, what_if: WhatIf { assume, without } }
+    }
+}
+
+/// Asks the running pointsman about a call. Why there is no answer is said as it is, in the words that it has without a
+/// running pointsman.
+///
+/// # Errors
+/// Where pointsman does not run or does not answer, or where the question has no answer.
+pub(super) fn ask(path: &Path, request: &Request) -> anyhow::Result<Response> {
+    match control::request_blocking(path, request) {
+        Err(ControlError::Refused(why)) => Err(anyhow!(why)),
+        answered => Ok(answered?),
     }
 }

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use comfy_table::{ColumnConstraint, Table, Width};
 
 use crate::cli::WrongUsage;
 use crate::cli::attempts::{self, Attempts, MapColumns};
 use crate::cli::config_file::ConfigFile;
-use crate::cli::question::QuestionArgs;
+use crate::cli::question::{QuestionArgs, ask};
 use crate::cli::status::{printable, socket_of, table, width};
 use crate::config::Config;
-use crate::control::{self, ControlError, Request, Response};
+use crate::control::{ControlError, Request, Response};
 use crate::engine::past::Past;
 use crate::routing::WhenAllBlocked;
 use crate::routing::picture::{CriterionView, MapView, RouteView, WhatIf};
@@ -96,12 +96,9 @@ enum Basis {
 }
 
 fn live(path: PathBuf, question: &Question) -> anyhow::Result<Answer> {
-    match control::request_blocking(&path, &Request::TestCall(question.clone())) {
-        Ok(Response::TestCall(answer)) => Ok(*answer),
-        // Why there is no answer, in the words that it has without a running pointsman.
-        Err(ControlError::Refused(why)) => Err(anyhow!(why)),
-        Err(error) => Err(error.into()),
-        Ok(other) => {
+    match ask(&path, &Request::TestCall(question.clone()))? {
+        Response::TestCall(answer) => Ok(*answer),
+        other => {
             let problem = format!("not an answer: {other:?}");
             Err(ControlError::NotUnderstood { path, problem }.into())
         }

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use crate::cli::WrongUsage;
 use crate::cli::config_file::ConfigFile;
-use crate::cli::question::QuestionArgs;
+use crate::cli::question::{QuestionArgs, ask};
 use crate::cli::status::{printable, socket_of};
-use crate::control::{self, ControlError, Request, Response};
+use crate::control::{ControlError, Request, Response};
 use crate::dialplan::readback::{NodeVariables, VariableSeen};
 use crate::dialplan::report::{Report, RouteState};
 use crate::routing::question::{Question, number};
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut question = Question::from(question);
     question.number = number(&question.number).map_err(|error| WrongUsage(error.to_string()))?;
     let path = socket.map_or_else(|| socket_of(&config), Ok)?;
-    let report = match control::request_blocking(&path, &Request::TestDialplan(question))? {
+    let report = match ask(&path, &Request::TestDialplan(question))? {
         Response::TestDialplan(report) => report,
         other => {
             let problem = format!("not an answer: {other:?}");

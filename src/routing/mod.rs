@@ -186,10 +186,15 @@ impl StaticOrder {
 impl Route {
     /// Its static priority, to add to.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "the configuration allows a million at most")]
     pub fn priority(&self) -> f64 {
-        self.priority as f64
+        whole(self.priority)
     }
+}
+
+/// A static priority, to add to.
+#[expect(clippy::cast_precision_loss, reason = "the configuration allows a million at most")]
+fn whole(priority: i64) -> f64 {
+    priority as f64
 }
 
 /// `open` holds the maps that are being flattened: a checked configuration has no cycle, and an unchecked one must not

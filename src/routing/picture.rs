@@ -11,7 +11,7 @@ use crate::ids::{ConnectionId, MapId};
 use crate::quality::machine::Standing;
 use crate::quality::settings::BadQualityAction;
 use crate::routing::rule::{self, Measure, Rule, Value, Values};
-use crate::routing::{Arranged, Route, RouteNow, WhenAllBlocked, arrange};
+use crate::routing::{Arranged, Route, RouteNow, WhenAllBlocked, arrange, whole};
 
 /// A route map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -281,11 +281,6 @@ impl MapView {
             route.priority = whole(route.static_priority) + route.dynamic_priority;
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the configuration allows a million at most")]
-fn whole(priority: i64) -> f64 {
-    priority as f64
 }
 
 /// Why a route stands behind `before`, in a sentence.

@@ -263,6 +263,7 @@ async fn test_dialplan_takes_assumptions_and_refuses_nonsense() {
         let answer = stage.command(args).await;
         assert_eq!(answer.status.code(), Some(code), "{answer:?}");
         assert!(printed(&answer).contains(expected), "{answer:?}");
+        assert!(!printed(&answer).contains("refused the request"), "{answer:?}");
     }
     program.stop().await;
 }

@@ -276,7 +276,7 @@ fn after_a_crash_the_calls_that_were_up_are_where_the_reload_put_them() {
     let whole = config(&["vendor-a", "vendor-b"], &[INTL, HOME]);
     let mut played = Played::with(&whole);
     played.calls("vendor-a", "001", &[false; 3]);
-    let leg = played.place("vendor-a", "001");
+    played.place("vendor-a", "001");
     assert!(played.connection("vendor-a", None).key.map.is_none());
     // Judged per map from now on, and the numbers of intl are those of another map.
     let home = HOME.replace("\"\"", "\"00\"");
@@ -290,7 +290,6 @@ fn after_a_crash_the_calls_that_were_up_are_where_the_reload_put_them() {
     assert_eq!(played.connection("vendor-a", Some("intl")).active_calls, 1);
     assert_eq!(played.connection("vendor-a", Some("home")).active_calls, 0);
     assert_eq!(played.stored[0].epoch, Some(pointsman::quality::window::Epoch(0)), "of the seat that it has now");
-    drop(leg);
 }
 
 #[test]
