@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be unwrapped fails the test")]
 
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn demo(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman"));
@@ -32,6 +34,8 @@ fn shows_a_vendor_lowered_and_recovered() {
     // The other switch reads the same order from a list.
     place("link  asterisk-1: linked, Asterisk 22");
     place("shown vendor-north: lowered at");
+    // Where to look in a browser, said once: the address stays.
+    assert_eq!(shown.matches("in a browser: http://127.0.0.1:").count(), 1, "{shown}");
     // Plain lines where there is no terminal.
     assert!(!shown.contains('\x1b'));
     let directory = shown.lines().find_map(|line| line.split_once("configuration and database: ")).unwrap().1;
@@ -58,8 +62,49 @@ fn for_programs_every_line_is_an_object() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = demo(&["--for", "20s", "--listen", &address]);
+    assert!(!output.status.success());
+    let told = text(&output.stderr);
+    assert!(told.contains(&format!("cannot listen on {address}: Address already in use")), "{told}");
+}
+
+/// The demo's plot restarts the program after some 13 minutes; with the fastest clock that is 13 seconds.
+#[test]
+fn after_its_restart_the_program_is_where_it_was() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman"));
+    command.env_clear().args(["demo", "--for", "60s", "--rate", "60", "--seed", "1"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = None;
+    let mut restarted = false;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+        if let Some((_, found)) = line.split_once("in a browser: http://") {
+            address = Some(found.trim_end_matches('/').to_owned());
+        }
+        restarted |= line.contains("pointsman itself is stopped");
+        // Told once it listens again.
+        if restarted && line.contains("pointsman goes on where it was") {
+            TcpStream::connect(address.take().expect("told before")).unwrap();
+            break;
+        }
+    }
+    assert!(restarted && address.is_none());
+    // It ends by itself, and tidies up, now that nobody reads what it prints.
+    child.wait().unwrap();
+}
+
+#[test]
 fn nonsense_is_wrong_usage() {
-    for arguments in [["--for", "-1s"], ["--for", "soon"], ["--rate", "0"], ["--rate", "1000"]] {
+    for arguments in [
+        ["--for", "-1s"],
+        ["--for", "soon"],
+        ["--rate", "0"],
+        ["--rate", "1000"],
+        ["--listen", "8321"],
+        ["--listen", "0.0.0.0:0"],
+    ] {
         assert_eq!(demo(&arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! `pointsman demo`: simulated PBXs with the real program over them.
 
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{WrongUsage, logging};
 use crate::demo::screen::Screen;
-use crate::demo::{self, DEFAULT_RATE, MAX_RATE, Options, Shown};
+use crate::demo::{self, DEFAULT_LISTEN, DEFAULT_RATE, MAX_RATE, Options, Shown};
 
 /// Arguments of `pointsman demo`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RATE,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE)))]
     rate: u32,
+    /// Where the HTTP API and the dashboard are, on this machine alone; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = DEFAULT_LISTEN, value_parser = loopback)]
+    listen: SocketAddr,
     /// Seed of everything that happens at random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -40,7 +44,7 @@ pub fn run(args: Args, log: &logging::Args) -> anyhow::Result<ExitCode> {
     // What goes wrong on the stage is part of the show, and the lines tell it.
     log.start(logging::Format::Text, "error")?;
     let duration = args.duration.map(real_duration).transpose()?;
-    let options = Options { duration, rate: args.rate, seed: args.seed };
+    let options = Options { duration, rate: args.rate, listen: args.listen, seed: args.seed };
     let mut out = io::stdout();
     let colour = out.is_terminal() && super::colour_wanted();
     let mut screen = Screen::new(&mut out, colour, args.json);
@@ -59,6 +63,13 @@ pub fn run(args: Args, log: &logging::Args) -> anyhow::Result<ExitCode> {
         Shown::Everything | Shown::Stopped => ExitCode::SUCCESS,
         Shown::TooShort => ExitCode::FAILURE,
     })
+}
+
+/// Nobody logs in to the demo, so nobody else is let in.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "expected ADDRESS:PORT, as in 127.0.0.1:8321".to_owned())?;
+    let ours = address.ip().to_canonical().is_loopback();
+    ours.then_some(address).ok_or_else(|| "needs an address that this machine alone reaches, as 127.0.0.1".to_owned())
 }
 
 fn real_duration(duration: jiff::SignedDuration) -> Result<Duration, WrongUsage> {

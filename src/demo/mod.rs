@@ -11,6 +11,7 @@ mod script;
 mod stage;
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use stage::{Played, Stage};
 pub const DEFAULT_RATE: u32 = 30;
 /// Above this the timers of a usual machine are too coarse for what vendors do.
 pub const MAX_RATE: u32 = 60;
+/// A port that is free, for this machine alone.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Real time between two tables.
 const TABLE_EVERY: Duration = Duration::from_secs(10);
@@ -48,6 +51,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// How many seconds of the demo clock pass in a second.
     pub rate: u32,
+    /// Where the program listens over HTTP; with port 0, on the one that its first start finds free.
+    pub listen: SocketAddr,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -70,6 +75,9 @@ pub enum DemoError {
     /// The program did not get to its switches.
     #[error("the links to the simulated switches did not come up: {0}")]
     NoLinks(String),
+    /// The program cannot be reached over HTTP.
+    #[error("{0}")]
+    NoHttp(String),
     /// The output is closed or full.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
@@ -99,17 +107,17 @@ pub async fn run(
     let clock = Clock::running_at(options.rate.clamp(1, MAX_RATE));
     let tasks = Tasks::new();
     let stage = Stage::start(clock, options.seed, &tasks).await.map_err(DemoError::Stage)?;
-    let config = Arc::new(configure(directory.path(), &stage)?);
+    let config = configure(directory.path(), options.listen, &stage)?;
     let mut play = Play { clock, stage, narrator: Narrator::new(clock.now()), screen };
     play.introduce(directory.path(), &config.control_socket)?;
-    let shown = play.perform(&config, time_is_over(options.duration), stop).await;
+    let shown = play.perform(config, time_is_over(options.duration), stop).await;
     tasks.stop(END_WITHIN).await;
     shown
 }
 
 /// Writes the configuration as an operator would, and reads it as the program does.
-fn configure(directory: &Path, stage: &Stage) -> Result<Config, DemoError> {
-    let text = script::configuration(directory, stage.freeswitch(), stage.asterisk(), stage.mail());
+fn configure(directory: &Path, listen: SocketAddr, stage: &Stage) -> Result<Config, DemoError> {
+    let text = script::configuration(directory, listen, stage.freeswitch(), stage.asterisk(), stage.mail());
     let path = directory.join("pointsman.toml");
     std::fs::write(&path, &text).map_err(DemoError::Directory)?;
     // The demo's own file alone: whatever the environment says about the real one is not meant here.
@@ -177,19 +185,24 @@ impl Play<'_, '_> {
     /// Runs the program over the stage, act by act: between two acts it is stopped and started again.
     async fn perform(
         &mut self,
-        config: &Arc<Config>,
+        mut config: Config,
         over: impl Future<Output = ()>,
         stop: impl Future<Output = ()>,
     ) -> Result<Shown, DemoError> {
         tokio::pin!(over, stop);
         let mut first = true;
         loop {
-            let running = run::start(Arc::clone(config), self.clock).await?;
+            let running = run::start(Arc::new(config.clone()), self.clock).await?;
             let mut views = running.view();
             let curtain = match self.open(&mut views, first).await {
                 Ok(()) => self.act(&running, &mut views, over.as_mut(), stop.as_mut()).await,
                 Err(error) => Err(error),
             };
+            // It is started again where it listens now: a page that is open in a browser finds it.
+            let address = running.http().and_then(|listening| listening.borrow().address);
+            if let (Some(http), Some(address)) = (&mut config.http, address) {
+                http.listen = address;
+            }
             running.stop().await;
             match curtain? {
                 Curtain::Restart => first = false,
@@ -201,17 +214,21 @@ impl Play<'_, '_> {
 
     /// Waits until the program has its links, and lets the show begin or go on.
     async fn open(&mut self, views: &mut watch::Receiver<Arc<View>>, first: bool) -> Result<(), DemoError> {
-        let all_up = |view: &Arc<View>| {
-            view.nodes.iter().all(|node| node.link.state == LinkState::Up)
-                && view.http.as_ref().is_none_or(|http| http.address.is_some())
-        };
-        let up = tokio::time::timeout(LINKS_WITHIN, views.wait_for(all_up)).await.is_ok_and(|view| view.is_ok());
+        let links_up = |view: &View| view.nodes.iter().all(|node| node.link.state == LinkState::Up);
+        let listens = |view: &View| view.http.as_ref().is_none_or(|http| http.address.is_some());
+        let problem = |view: &View| view.http.as_ref().map(|http| http.problem.clone()).filter(|text| !text.is_empty());
+        let ready = |view: &Arc<View>| problem(view).is_some() || links_up(view) && listens(view);
+        let up = tokio::time::timeout(LINKS_WITHIN, views.wait_for(ready)).await.is_ok_and(|view| view.is_ok());
         let view = views.borrow_and_update().clone();
+        if let Some(problem) = problem(&view) {
+            return Err(DemoError::NoHttp(problem));
+        }
         if !up {
             let reasons: Vec<_> = view.nodes.iter().map(|node| format!("{}: {}", node.id, node.link.reason)).collect();
             return Err(DemoError::NoLinks(reasons.join("; ")));
         }
-        if let Some(address) = view.http.as_ref().and_then(|http| http.address.as_ref()) {
+        if first && let Some(address) = view.http.as_ref().and_then(|http| http.address.as_ref()) {
+            self.say(Kind::Note, format!("in a browser: http://{address}/"))?;
             self.say(Kind::Note, format!("over HTTP: http://{address}/api/nodes, http://{address}/api/route"))?;
         }
         let lines = self.narrator.picture(&view);

@@ -104,6 +104,7 @@ pub(super) fn plot() -> Vec<Cue> {
 /// The configuration that the program reads.
 pub(super) fn configuration(
     directory: &Path,
+    listen: SocketAddr,
     freeswitch: SocketAddr,
     asterisk: SocketAddr,
     mail: SocketAddr,
@@ -119,7 +120,7 @@ stale_threshold_sec = 900
 path = {database}
 
 [http]
-listen = "127.0.0.1:0"
+listen = "{listen}"
 
 [[nodes]]
 id = "{FREESWITCH}"
@@ -187,7 +188,7 @@ mod tests {
     fn the_configuration_is_a_good_one() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8021));
         let other = SocketAddr::from(([127, 0, 0, 1], 5038));
-        let text = configuration(Path::new("/tmp/a \"b\""), address, other, other);
+        let text = configuration(Path::new("/tmp/a \"b\""), address, other, other, other);
         let loaded = load_text(Path::new("demo.toml"), &text, Format::Toml, [], Purpose::Connect)
             .unwrap_or_else(|p| panic!("{}", p.render(false)));
         assert_eq!(loaded.config.connections.len(), VENDORS.len());
