@@ -4,17 +4,23 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
 use super::guard::Guard;
 use super::metrics::Metrics;
+use super::pages::login::{self, Failures};
 use super::problem::{self, Problem};
-use super::{Limits, MAX_BODY, Sources, openapi};
+use super::{Limits, MAX_BODY, Sources, openapi, pages};
 use crate::engine::view::View;
 use crate::tasks::Tasks;
+
+/// What a page may load, and from where it may be shown: ours and nothing else, no script or style within the page, in no
+/// frame. So text that slipped into a page unescaped could still do nothing.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What the handlers share.
 pub(super) struct Shared {
@@ -24,6 +30,7 @@ pub(super) struct Shared {
     pub(super) metrics: Metrics,
     /// Places for event streams.
     pub(super) streams: Arc<Semaphore>,
+    pub(super) failures: Failures,
     pub(super) tasks: Tasks,
     /// The document, as it is answered.
     pub(super) document: String,
@@ -45,8 +52,11 @@ pub(super) fn router(sources: Sources, guard: Guard, limits: Limits, places: &Ar
     let streams = Arc::new(Semaphore::new(limits.streams));
     let metrics = Metrics::new(&sources, &limits, places, &streams, tasks);
     let document = openapi::finish(document).to_string();
-    let app: App = Arc::new(Shared { sources, limits, guard, metrics, streams, tasks: tasks.clone(), document });
+    let failures = Failures::default();
+    let app: App =
+        Arc::new(Shared { sources, limits, guard, metrics, streams, failures, tasks: tasks.clone(), document });
     router
+        .merge(pages::routes())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn_with_state(app.clone(), limit_time))
         .layer(from_fn_with_state(app.clone(), admit))
@@ -66,25 +76,44 @@ async fn observe(State(app): State<App>, request: Request, next: Next) -> Respon
     app.metrics.count(route, &method, response.status(), took);
     tracing::debug!(%method, path, status = response.status().as_u16(), ?took, "HTTP");
     let mut response = problem::finish(response, &path).await;
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    protect(response.headers_mut());
     response
+}
+
+/// What browsers are told of every answer; its own word on what it may load and how long it keeps goes before.
+fn protect(headers: &mut HeaderMap) {
+    let always = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in always {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if problem::is_page(headers) {
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(PAGE_POLICY));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 /// Lets nobody in who may not.
 async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match app.guard.admit(&parts) {
+    match app.guard.admit(&parts, app.sources.clock.now()) {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
         }
         Err(problem) => {
             let mut response = problem.into_response();
-            if response.status() == axum::http::StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            if response.status() != StatusCode::UNAUTHORIZED {
+                return response;
             }
+            if login::is_for_page(&parts) {
+                return login::lead_to(&parts.uri);
+            }
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             response
         }
     }

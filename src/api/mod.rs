@@ -8,15 +8,18 @@
 //! server   listens, accepts, bounds connections and time
 //!   app      one router; observe (counting, problem details) around guard (who may) around the time limit
 //!     routes   what each path answers
+//!     pages    what people look at, and how they log in
 //! ```
 
 mod app;
 mod guard;
 mod metrics;
 mod openapi;
+mod pages;
 mod problem;
 mod routes;
 mod server;
+mod session;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

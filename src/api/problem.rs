@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -113,10 +113,11 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Gives an answer that is an error its body. One that comes from the framework (no such path, a body that is no JSON)
-/// has its reason as text.
+/// Gives an answer that is an error its body, unless it is a page. One that comes from the framework (no such path, a body
+/// that is no JSON) has its reason as text.
 pub(super) async fn finish(response: Response, path: &str) -> Response {
-    if !(response.status().is_client_error() || response.status().is_server_error()) {
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) || is_page(response.headers()) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -131,6 +132,11 @@ pub(super) async fn finish(response: Response, path: &str) -> Response {
     answer.headers_mut().extend(parts.headers);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     answer
+}
+
+/// Whether this is the answer's header of a page.
+pub(super) fn is_page(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
 }
 
 async fn text_of(body: Body, status: StatusCode) -> String {

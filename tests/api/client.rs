@@ -100,20 +100,26 @@ pub(crate) type Event = (String, Value, Option<String>);
 
 impl Stream {
     pub(crate) async fn open(address: SocketAddr, last_seen: Option<&str>) -> Self {
-        Self::begin(TcpSocket::new_v4().unwrap(), address, last_seen).await
+        let last_seen: Vec<_> = last_seen.map(|id| ("last-event-id", id)).into_iter().collect();
+        Self::begin(TcpSocket::new_v4().unwrap(), address, &last_seen).await
+    }
+
+    /// One of a browser that is logged in.
+    pub(crate) async fn open_with(address: SocketAddr, cookie: &str) -> Self {
+        Self::begin(TcpSocket::new_v4().unwrap(), address, &[("cookie", cookie)]).await
     }
 
     /// One whose system keeps little for it, so that a reader that is slow is soon seen to be.
     pub(crate) async fn open_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 * 1024).unwrap();
-        Self::begin(socket, address, None).await
+        Self::begin(socket, address, &[]).await
     }
 
-    async fn begin(socket: TcpSocket, address: SocketAddr, last_seen: Option<&str>) -> Self {
+    async fn begin(socket: TcpSocket, address: SocketAddr, headers: &[(&str, &str)]) -> Self {
         let mut stream = socket.connect(address).await.unwrap();
-        let last_seen = last_seen.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
-        let request = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n{last_seen}\r\n");
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         Self { lines: BufReader::new(stream) }
     }

@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod limits;
 mod listening;
+mod login;
 mod metrics;
 mod monitoring;
 mod picture;

@@ -157,7 +157,7 @@ impl Stage {
         Self::playing(played, &[], Limits::default()).await
     }
 
-    async fn playing(played: Played, tokens: &[(&str, Role, &str)], limits: Limits) -> Self {
+    pub(crate) async fn playing(played: Played, tokens: &[(&str, Role, &str)], limits: Limits) -> Self {
         let clock = played.sources.clock;
         let tasks = Tasks::new();
         let changes = played.sources.changes.clone();
