@@ -2,7 +2,7 @@
 //! what it does not, promtool reads its figures and what asks for them, wrk asks for routes while nodes come and go.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::lab::cached;
 use crate::lab::folder::Folder;
 
 /// Longest that one of the programs may take.
@@ -87,11 +88,6 @@ entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
-}
-
-fn cached(name: &str) -> PathBuf {
-    let cache = std::env::var_os("POINTSMAN_CACHE").unwrap_or_else(|| "/var/cache/pointsman".into());
-    Path::new(&cache).join(name)
 }
 
 /// What a program printed, and whether it was content.

@@ -1,5 +1,5 @@
-//! Tests against real PBXs: Asterisk 22 and 16, with SIPp as callers and vendors; with a real mail server; and of the
-//! HTTP API by programs that others wrote.
+//! Tests against real PBXs: Asterisk 22 and 16, with SIPp as callers and vendors; with a real mail server; of the HTTP
+//! API by programs that others wrote; and of the dashboard in Chromium.
 //!
 //! They need Linux, root and what `scripts/live-setup` installs, so plain `cargo test` leaves them out (`test = false`
 //! in Cargo.toml). `scripts/test` runs them; by hand: `cargo nextest run --test live`.
@@ -15,6 +15,7 @@
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on ends the test")]
 
 mod books;
+mod ground;
 mod http;
 mod hunt;
 mod lab;

@@ -56,8 +56,7 @@ impl Asterisk {
 
     /// The same with other rights for the account of pointsman.
     pub(crate) fn start_with(kind: Kind, vendors: &[&Vendor], rights: &str) -> Self {
-        let cache = std::env::var_os("POINTSMAN_CACHE").unwrap_or_else(|| "/var/cache/pointsman".into());
-        let image = Path::new(&cache).join(kind.image());
+        let image = super::cached(kind.image());
         assert!(image.join("usr/sbin/asterisk").exists(), "no {}: run scripts/live-setup first", image.display());
         let folder = Folder::new(kind.image());
         let mut asterisk =

@@ -2,6 +2,8 @@
 
 pub(crate) mod ami;
 pub(crate) mod asterisk;
+pub(crate) mod browser;
+pub(crate) mod demo;
 pub(crate) mod folder;
 pub(crate) mod freeswitch;
 pub(crate) mod keys;
@@ -12,10 +14,17 @@ pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod sipp;
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that usually takes a moment; machines under load are slow.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// What `scripts/live-setup` has put below its cache.
+pub(crate) fn cached(name: &str) -> PathBuf {
+    let cache = std::env::var_os("POINTSMAN_CACHE").unwrap_or_else(|| "/var/cache/pointsman".into());
+    Path::new(&cache).join(name)
+}
 
 /// Asks until `probe` has an answer; the panic of a test that waits in vain says what for.
 pub(crate) fn eventually<T>(what: &str, within: Duration, mut probe: impl FnMut() -> Option<T>) -> T {

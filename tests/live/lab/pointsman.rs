@@ -10,7 +10,7 @@ use super::folder::Folder;
 use super::process::Process;
 use super::{SOON, eventually};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_pointsman");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_pointsman");
 
 /// A node in the configuration.
 #[derive(Clone, Debug)]

@@ -50,6 +50,13 @@ impl Process {
         assert!(Command::new("bash").args(["-c", &command]).status().unwrap().success(), "{command}");
     }
 
+    /// Ends the processes that it started, at once.
+    pub(crate) fn kill_children(&self) {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let _ = Command::new("bash").args(["-c", &format!("kill -s KILL {children}")]).stderr(Stdio::null()).status();
+    }
+
     /// Ends it at once, without a chance to say goodbye.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
