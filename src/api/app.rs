@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) tasks: Tasks,
     /// The document, as it is answered.
     pub(super) document: String,
+    /// Where the pages of the dashboard are painted.
+    pub(super) studio: pages::Studio,
 }
 
 /// [`Shared`], cheap to clone.
@@ -52,11 +54,10 @@ pub(super) fn router(sources: Sources, guard: Guard, limits: Limits, places: &Ar
     let streams = Arc::new(Semaphore::new(limits.streams));
     let metrics = Metrics::new(&sources, &limits, places, &streams, tasks);
     let document = openapi::finish(document).to_string();
-    let failures = Failures::default();
-    let app: App =
-        Arc::new(Shared { sources, limits, guard, metrics, streams, failures, tasks: tasks.clone(), document });
+    let (tasks, failures, studio) = (tasks.clone(), Failures::default(), pages::Studio::new());
+    let app: App = Arc::new(Shared { sources, limits, guard, metrics, streams, failures, tasks, document, studio });
     router
-        .merge(pages::routes())
+        .merge(pages::routes(&app))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn_with_state(app.clone(), limit_time))
         .layer(from_fn_with_state(app.clone(), admit))

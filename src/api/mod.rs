@@ -83,6 +83,8 @@ pub struct Limits {
     pub write: Duration,
     /// How often a silent event stream says that it is alive, so that nothing on the way closes it.
     pub keep_alive: Duration,
+    /// Shortest time between two paintings of the same part of the same page of the dashboard.
+    pub pace: Duration,
     /// Pause before a port that is taken is tried again.
     pub bind_again: Duration,
     /// How long answers that are under way at the end may still take.
@@ -98,6 +100,7 @@ impl Default for Limits {
             request: Duration::from_secs(10),
             write: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
+            pace: Duration::from_secs(1),
             bind_again: Duration::from_secs(5),
             grace: Duration::from_secs(2),
         }

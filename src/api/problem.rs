@@ -52,6 +52,15 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    pub(super) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND.as_u16()
+    }
+
+    /// What is wrong, and what to do about it.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(super) fn illegal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }

@@ -183,7 +183,7 @@ pub(in crate::api) fn lead_to(uri: &Uri) -> Response {
 
 /// Where to go after logging in: a path of ours as a browser reads it, else the first page. Browsers leave tabs and line
 /// breaks out, take `\` for `/`, and what begins with two of them for another host.
-fn own_path(next: &str) -> &str {
+pub(super) fn own_path(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let ours = next.starts_with('/') && !next.starts_with("//") && plain && next.len() <= MAX_NEXT;
     if ours { next } else { "/" }

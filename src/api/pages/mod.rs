@@ -1,16 +1,175 @@
-//! What people look at.
+//! The dashboard: what pointsman sees and why it did what it did, for people.
+//!
+//! A page is painted on the server, of the picture and the past, and works without a script. Parts of it are painted anew
+//! as the picture changes; a script of ours puts them into the page. Nothing here asks the engine anything but what an
+//! operator orders by a form.
+//!
+//! ```text
+//! login     a token for a cookie
+//! look      who looks: language, light or dark, time zone
+//! overview, connections, ...   a page: its address, and the facts on it
+//!   said      what the facts are called, in each language
+//!   part      facts that several pages show
+//! paint     templates, with the words of each language; one painting at a time
+//! live      the parts that change, to everybody who looks
+//! assets    style sheet, script, icon
+//! ```
 
+mod assets;
+mod connections;
+mod live;
 pub(super) mod login;
+mod look;
+mod overview;
+mod paint;
+mod part;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, OriginalUri, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
 
 use super::app::App;
+use super::problem::Problem;
+use crate::engine::view::View;
+use crate::time::Timestamp;
+use look::Look;
 
-/// Every page with its handler.
-pub(super) fn routes() -> Router<App> {
+pub(super) use paint::Studio;
+
+/// A page, with what it is about, as its address says.
+trait Page: FromRequestParts<App, Rejection: Send> + Clone + Send + Sync + 'static {
+    /// Its template.
+    const TEMPLATE: &'static str;
+    /// Its parts that follow the picture: blocks of the template, each within an element of the same id.
+    const LIVE: &'static [&'static str];
+    /// Its parts that follow the past; they are made of [`Page::past`].
+    const PAST: &'static [&'static str] = &[];
+
+    /// What is on it, of the picture.
+    ///
+    /// # Errors
+    /// Where the picture has no such thing.
+    fn facts(&self, asked: &Asked<'_>) -> Result<Value, Problem>;
+
+    /// What is on it, of the past. What cannot be read is a fact to show, and no error.
+    fn past(&self, _asked: &Asked<'_>) -> impl Future<Output = Value> + Send {
+        std::future::ready(Value::from_iter::<[(String, Value); 0]>([]))
+    }
+}
+
+/// What the facts of a page are made of.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    view: &'a View,
+    now: Timestamp,
+    look: &'a Look,
+}
+
+/// Every path of the dashboard.
+pub(super) fn routes(app: &App) -> Router<App> {
     Router::new()
+        .merge(page::<overview::Overview>("/"))
+        .merge(page::<connections::Connections>("/connections"))
         .route("/login", get(login::form).merge(post(login::log_in).layer(DefaultBodyLimit::max(login::MAX_FORM))))
         .route("/logout", post(login::log_out))
+        .route("/look", get(look::choose))
+        .fallback(nothing)
+        .layer(from_fn_with_state(app.clone(), show_problems))
+        .merge(assets::routes())
+}
+
+/// A page, and the stream of its parts that change.
+fn page<P: Page>(path: &str) -> Router<App> {
+    let stream = format!("/live{path}");
+    Router::new().route(path, get(show::<P>)).route(&stream, get(live::stream::<P>))
+}
+
+async fn show<P: Page>(
+    State(app): State<App>,
+    OriginalUri(uri): OriginalUri,
+    look: Look,
+    page: P,
+) -> Result<Response, Problem> {
+    let view = app.view();
+    let asked = Asked { view: &view, now: app.sources.clock.now(), look: &look };
+    let facts = page.facts(&asked)?;
+    let past = page.past(&asked).await;
+    let here = uri.path_and_query().map_or("/", |here| here.as_str()).to_owned();
+    let frame = Frame { here: &here, live: Some(format!("/live{here}")), ..Frame::new(&asked) };
+    let facts = minijinja::context! { ..facts, ..past, ..Value::from(Serde(&frame)) };
+    let html = app.studio.page(&app.tasks, look.language, P::TEMPLATE, facts).await?;
+    Ok(Html(html).into_response())
+}
+
+/// What stands around every page.
+#[derive(Serialize)]
+struct Frame<'a> {
+    /// Its path and query.
+    here: &'a str,
+    /// Where its changes come from, where it has any.
+    live: Option<String>,
+    version: &'a str,
+    style: &'a str,
+    script: &'a str,
+    icon: &'a str,
+    /// When the picture was made.
+    at: part::When,
+    look: &'a Look,
+}
+
+impl<'a> Frame<'a> {
+    fn new(asked: &Asked<'a>) -> Self {
+        Self {
+            here: "/",
+            live: None,
+            version: env!("CARGO_PKG_VERSION"),
+            style: assets::style_path(),
+            script: assets::script_path(),
+            icon: assets::icon_path(),
+            at: asked.when(asked.view.at),
+            look: asked.look,
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn when(&self, at: Timestamp) -> part::When {
+        part::When::new(at, self.now, self.look)
+    }
+}
+
+/// An answer for a path at which there is nothing.
+async fn nothing() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path; /api/openapi.json lists what there is")
+}
+
+/// Whether this is a person's browser, which wants a page.
+pub(super) fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Makes a page of what went wrong, where a page was asked for.
+async fn show_problems(State(app): State<App>, look: Look, request: Request, next: Next) -> Response {
+    let page_wanted = wants_page(request.headers()) && !request.uri().path().starts_with("/api/");
+    let mut response = next.run(request).await;
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if !page_wanted || !failed {
+        return response;
+    }
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let view = app.view();
+    let asked = Asked { view: &view, now: app.sources.clock.now(), look: &look };
+    let facts = minijinja::context! {
+        status => response.status().as_u16(), detail => problem.detail(), ..Value::from(Serde(&Frame::new(&asked)))
+    };
+    match app.studio.page(&app.tasks, look.language, "problem.html", facts).await {
+        Ok(html) => (response.status(), Html(html)).into_response(),
+        Err(problem) => problem.into_response(),
+    }
 }

@@ -37,7 +37,7 @@ impl<'a> ChangeAnswer<'a> {
 
 /// The name of a change: no two changes of a connection begin the same epoch, and the time is in it for the day when a
 /// lost database makes epochs begin anew.
-pub(super) fn id(change: &ChangeView) -> String {
+pub(in crate::api) fn id(change: &ChangeView) -> String {
     let ChangeView { key, change, .. } = change;
     let map = key.map.as_ref().map(|map| format!("/{map}")).unwrap_or_default();
     format!("{}-{}-{}{map}", change.at.as_micros(), change.epoch.0, key.connection)

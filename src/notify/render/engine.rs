@@ -72,7 +72,7 @@ pub(super) const FILTERS: [&str; 8] =
 pub(super) const LANGUAGES: [Language; 2] = [Language::En, Language::Ru];
 
 /// The folder of a language, which is also its code.
-pub(super) fn folder(language: Language) -> &'static str {
+pub(crate) fn folder(language: Language) -> &'static str {
     match language {
         Language::En => "en",
         Language::Ru => "ru",
@@ -123,7 +123,8 @@ impl Engines {
     }
 }
 
-fn engine(language: Language) -> Environment<'static> {
+/// The engine of a language, without templates: texts of files named `.html` are escaped, what is not there is an error.
+pub(crate) fn engine(language: Language) -> Environment<'static> {
     let mut engine = Environment::new();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
     engine.set_fuel(Some(FUEL));

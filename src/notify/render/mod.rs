@@ -4,7 +4,7 @@
 //! every branch of the built-in ones; and where one fails all the same, the mail is made of the built-in ones.
 
 mod clean;
-mod engine;
+pub(crate) mod engine;
 mod facts;
 mod load;
 mod samples;

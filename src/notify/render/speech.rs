@@ -55,9 +55,9 @@ pub(crate) struct Moment {
     /// `12:03`.
     pub(crate) clock: String,
     /// `12:03:05`.
-    time: String,
+    pub(crate) time: String,
     /// RFC 3339, in UTC.
-    iso: String,
+    pub(crate) iso: String,
 }
 
 impl Moment {
@@ -76,6 +76,11 @@ impl Moment {
             clock,
             iso: format!("{instant:.0}"),
         }
+    }
+
+    /// The day with its year: all of [`Self::full`] before the time.
+    pub(crate) fn date(&self) -> &str {
+        self.full.split_once(',').map_or(&self.full, |(date, _)| date)
     }
 }
 
