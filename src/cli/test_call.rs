@@ -369,7 +369,7 @@ mod tests {
             MapView { rule, routes: routes.collect(), ..MapView::new(MapId::new("intl").unwrap(), vec!["00".into()]) };
         map.routes[0].quality = "Connection quality is good".into();
         map.routes[1].standing = Standing::Last;
-        map.routes[1].quality = "pinned to the end: mind the \u{1b}[2J screen by alice".into();
+        map.routes[1].quality = "pinned to the end (by alice): mind the \u{1b}[2J screen".into();
         map.routes[3].standing = Standing::Blocked;
         map.routes[3].quality = "Connection blocked due to bad quality".into();
         map.derive();

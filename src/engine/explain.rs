@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use crate::config::model::RouteMap;
 use crate::dialplan::desired;
-use crate::engine::words;
 use crate::ids::{ConnectionId, MapId, QualityKey};
 use crate::quality::book::Book;
 use crate::quality::pin::Pinned;
+use crate::quality::sentence::StateSentence;
 use crate::routing::dynamic::MapState;
 use crate::routing::picture::{MapView, RouteView};
 use crate::routing::rule::Values;
@@ -37,7 +37,7 @@ fn route(map: &MapId, route: &Route, values: Option<&Values>, book: &Book, pins:
     let machine = judged.as_ref().and_then(|key| book.get(key));
     let pinned = judged.as_ref().and_then(|key| pins.get(key));
     let quality = match (pinned, machine) {
-        (Some(pinned), _) => words::pinned_by(pinned),
+        (Some(pinned), _) => StateSentence::from(pinned).to_string(),
         (None, Some(machine)) => machine.words(),
         (None, None) => String::new(),
     };

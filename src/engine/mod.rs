@@ -16,4 +16,3 @@ pub mod request;
 mod routes;
 pub mod run;
 pub mod view;
-pub mod words;

@@ -139,31 +139,28 @@ fn of_outcome(outcome: Outcome) -> Words {
     Words { en, ru }
 }
 
-/// The code that the words are about: a refusal by SIP, else a Q.850 cause. Q.850 has no 0; it stands for none.
-/// No line is broken within it.
-fn code(call: &FailedCall) -> Option<String> {
-    let cause = || call.cause.filter(|cause| *cause != 0).map(|cause| format!("Q.850\u{a0}{cause}"));
-    refusal(call).map(|status| status.to_string()).or_else(cause)
-}
-
-/// The SIP status, where it refuses: one under 300 ends no call.
-fn refusal(call: &FailedCall) -> Option<u16> {
-    call.sip_status.filter(|status| *status >= 300)
-}
-
 /// Why the call failed, with the code: `the called number was busy (486)`.
 #[must_use]
 pub fn cause(call: &FailedCall, language: Language) -> String {
+    words(call.outcome, call.sip_status, call.cause, language)
+}
+
+/// Why an attempt that was not answered ended so, with the code that says it: a refusal by SIP, else a Q.850 cause. No
+/// line is broken within the code.
+pub(crate) fn words(outcome: Outcome, sip_status: Option<u16>, cause: Option<u16>, language: Language) -> String {
+    // A status under 300 ends no call, and Q.850 has no 0: it stands for none.
+    let refusal = sip_status.filter(|status| *status >= 300);
     let find = |table: &'static [Entry], code: u16| table.iter().find(|(of, ..)| *of == code);
-    let entry = match refusal(call) {
+    let entry = match refusal {
         Some(status) => find(SIP, status),
-        None => find(Q850, call.cause.unwrap_or(0)),
+        None => find(Q850, cause.unwrap_or(0)),
     };
     let words = match entry {
-        Some((_, outcome, words)) if *outcome == call.outcome => words.in_language(language),
-        _ => of_outcome(call.outcome).in_language(language),
+        Some((_, agreed, words)) if *agreed == outcome => words.in_language(language),
+        _ => of_outcome(outcome).in_language(language),
     };
-    match code(call) {
+    let cause = || cause.filter(|cause| *cause != 0).map(|cause| format!("Q.850\u{a0}{cause}"));
+    match refusal.map(|status| status.to_string()).or_else(cause) {
         Some(code) => format!("{words} ({code})"),
         None => words.to_owned(),
     }

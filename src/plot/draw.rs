@@ -198,8 +198,9 @@ fn legend(plot: &Plot<'_>, width: u32) -> Vec<Entry> {
     let total = plot.series.total().unwrap_or_default();
     let (mut left, mut line) = (f64::from(LEFT), 0);
     let mut entries = Vec::new();
-    for (place, count) in total.outcomes.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let words = format!("{} {count}", words::outcome(place, plot.language));
+    let counts = OUTCOMES.into_iter().zip(total.outcomes).enumerate();
+    for (place, (outcome, count)) in counts.filter(|(_, (_, count))| *count > 0) {
+        let words = format!("{} {count}", words::outcome(outcome, plot.language));
         let wide = 14.0 + width_of(&words, LETTERS) + 14.0;
         if left + wide > f64::from(width) && left > f64::from(LEFT) {
             (left, line) = (f64::from(LEFT), line + 1);

@@ -28,6 +28,7 @@ use crate::store::history::Series;
 use crate::time::Timestamp;
 
 pub use states::{Stretch, stretches};
+pub(crate) use words::outcome;
 
 /// The style sheet of plots. Every colour is a variable `--plot-...` with a default for light and for dark.
 pub const STYLE: &str = include_str!("plot.css");

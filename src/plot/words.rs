@@ -1,38 +1,12 @@
 //! What a plot says, in each language.
 
 use super::{Metric, Plot, sum};
+use crate::call::outcome::Outcome;
 use crate::config::model::Language;
 use crate::notify::render::speech::{self, Moment, figure, number};
 use crate::quality::machine::State;
 use crate::store::{OUTCOMES, Tally};
 use crate::time::Timestamp;
-
-/// The outcomes, in the order of [`OUTCOMES`].
-const OUTCOMES_EN: [&str; OUTCOMES.len()] = [
-    "answered",
-    "busy",
-    "no answer",
-    "rejected",
-    "number invalid",
-    "vendor failed",
-    "caller gone",
-    "lost race",
-    "not sent",
-    "end not seen",
-];
-
-const OUTCOMES_RU: [&str; OUTCOMES.len()] = [
-    "отвечено",
-    "занято",
-    "нет ответа",
-    "отклонено",
-    "неверный номер",
-    "отказ поставщика",
-    "отбой вызывающего",
-    "ответил другой",
-    "не отправлено",
-    "конец не замечен",
-];
 
 /// The text of the language.
 fn either<'a>(plot: &Plot<'_>, en: &'a str, ru: &'a str) -> &'a str {
@@ -43,12 +17,23 @@ fn either<'a>(plot: &Plot<'_>, en: &'a str, ru: &'a str) -> &'a str {
 }
 
 /// What an outcome is called.
-pub(super) fn outcome(place: usize, language: Language) -> &'static str {
-    let words = match language {
-        Language::En => &OUTCOMES_EN,
-        Language::Ru => &OUTCOMES_RU,
+pub(crate) fn outcome(outcome: Outcome, language: Language) -> &'static str {
+    let (en, ru) = match outcome {
+        Outcome::Answered => ("answered", "отвечено"),
+        Outcome::Busy => ("busy", "занято"),
+        Outcome::NoAnswer => ("no answer", "нет ответа"),
+        Outcome::Rejected => ("rejected", "отклонено"),
+        Outcome::NumberInvalid => ("number invalid", "неверный номер"),
+        Outcome::VendorFailed => ("vendor failed", "отказ поставщика"),
+        Outcome::CallerGone => ("caller gone", "отбой вызывающего"),
+        Outcome::LostRace => ("lost race", "ответил другой"),
+        Outcome::NotSent => ("not sent", "не отправлено"),
+        Outcome::Lost => ("end not seen", "конец не замечен"),
     };
-    words.get(place).copied().unwrap_or_default()
+    match language {
+        Language::En => en,
+        Language::Ru => ru,
+    }
 }
 
 /// The unit of the values, with a blank before it; none of counts.
@@ -136,9 +121,9 @@ fn figures(plot: &Plot<'_>, total: &Tally) -> String {
             fill(words, [total.calls.to_string(), number(most, Some(0), plot.language), bucket(plot)])
         }
         Metric::Outcomes => {
-            let counts = total.outcomes.iter().enumerate().filter(|(_, count)| **count > 0);
+            let counts = OUTCOMES.into_iter().zip(total.outcomes).filter(|(_, count)| *count > 0);
             let counts: Vec<String> =
-                counts.map(|(place, count)| format!("{} {count}", outcome(place, plot.language))).collect();
+                counts.map(|(of, count)| format!("{} {count}", outcome(of, plot.language))).collect();
             let words = either(plot, "Attempts: {}: {}.", "Попыток: {}: {}.");
             fill(words, [sum(&total.outcomes).to_string(), counts.join(", ")])
         }

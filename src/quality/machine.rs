@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::quality::sentence::StateSentence;
 use crate::quality::settings::{BadQualityAction, RetryOverflow, Settings};
 use crate::quality::window::{Epoch, Figures, Sample, Window};
 use crate::time::Timestamp;
@@ -414,20 +415,24 @@ impl Machine {
     /// The state in a sentence.
     #[must_use]
     pub fn words(&self) -> String {
+        self.sentence().to_string()
+    }
+
+    fn sentence(&self) -> StateSentence {
         let needed = self.settings.needed_calls();
         match self.state {
-            State::Good if !self.settings.is_monitored() => "Connection is not monitored".to_owned(),
+            State::Good if !self.settings.is_monitored() => StateSentence::Unmonitored,
             State::Good if self.window.len() < needed => {
-                format!("Not enough calls yet ({} of {needed})", self.window.len())
+                StateSentence::TooFew(Progress { done: self.window.len(), of: needed })
             }
-            State::Good => "Connection quality is good".to_owned(),
+            State::Good => StateSentence::Good,
             State::Retry => {
-                format!("Connection on retry batch ({} of {})", self.batch.len(), self.settings.retry_batch)
+                StateSentence::Retry(Some(Progress { done: self.batch.len(), of: self.settings.retry_batch }))
             }
             State::Bad => match self.settings.bad_quality_action {
-                BadQualityAction::MakeLast => "Connection preference lowered due to bad quality".to_owned(),
-                BadQualityAction::Block => "Connection blocked due to bad quality".to_owned(),
-                BadQualityAction::NotifyOnly => "Connection quality is bad (notify only)".to_owned(),
+                BadQualityAction::MakeLast => StateSentence::Lowered,
+                BadQualityAction::Block => StateSentence::Blocked,
+                BadQualityAction::NotifyOnly => StateSentence::Bad,
             },
         }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConnectionId, MapId};
 use crate::quality::machine::Standing;
+use crate::quality::sentence::{ASSUMED, StateSentence};
 use crate::quality::settings::BadQualityAction;
 use crate::routing::rule::{self, Measure, Rule, Value, Values};
 use crate::routing::{Arranged, Route, RouteNow, WhenAllBlocked, arrange, whole};
@@ -153,18 +154,16 @@ impl Assumed {
     }
 
     /// What it makes of a connection: the word for dialplans, where that puts it, and the sentence.
-    fn applied(self, action: BadQualityAction) -> (&'static str, Standing, &'static str) {
+    fn applied(self, action: BadQualityAction) -> (&'static str, Standing, StateSentence) {
         match (self, action) {
-            (Self::Good, _) => ("good", Standing::Usual, "Connection quality is good"),
-            (Self::Retry, _) => ("retry", Standing::Usual, "Connection on retry batch"),
-            (Self::Bad, BadQualityAction::NotifyOnly) => {
-                ("bad", Standing::Usual, "Connection quality is bad (notify only)")
-            }
+            (Self::Good, _) => ("good", Standing::Usual, StateSentence::Good),
+            (Self::Retry, _) => ("retry", Standing::Usual, StateSentence::Retry(None)),
+            (Self::Bad, BadQualityAction::NotifyOnly) => ("bad", Standing::Usual, StateSentence::Bad),
             (Self::Last, _) | (Self::Bad, BadQualityAction::MakeLast) => {
-                ("last", Standing::Last, "Connection preference lowered due to bad quality")
+                ("last", Standing::Last, StateSentence::Lowered)
             }
             (Self::Blocked, _) | (Self::Bad, BadQualityAction::Block) => {
-                ("blocked", Standing::Blocked, "Connection blocked due to bad quality")
+                ("blocked", Standing::Blocked, StateSentence::Blocked)
             }
         }
     }
@@ -185,7 +184,7 @@ impl RouteView {
             dynamic_priority: 0.0,
             priority: route.priority(),
             state: "good".to_owned(),
-            quality: "Connection is not monitored".to_owned(),
+            quality: StateSentence::Unmonitored.to_string(),
             reason: String::new(),
             written: route.written,
             standing: Standing::Usual,
@@ -234,7 +233,7 @@ impl MapView {
             let route = place(&view, connection)?;
             let route = &mut view.routes[route];
             let (word, standing, quality) = assumed.applied(route.action);
-            (route.state, route.standing, route.quality) = (word.to_owned(), standing, format!("{quality} (assumed)"));
+            (route.state, route.standing, route.quality) = (word.to_owned(), standing, format!("{quality}{ASSUMED}"));
             // Whatever an operator said of it: now it is assumed to be merely bad.
             route.merit = route.merit.or(Some(0.0));
         }

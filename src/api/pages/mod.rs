@@ -23,6 +23,8 @@ mod look;
 mod overview;
 mod paint;
 mod part;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the pages that say it follow"))]
+mod said;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, OriginalUri, Request, State};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::request::{By, NewConfig, Refused, Request};
-use crate::engine::words;
 use crate::ids::{MapId, NodeId, QualityKey};
 use crate::quality::book::Seat;
 use crate::quality::machine::{Change, Reason};
 use crate::quality::pin::{self, Pin, Pinned};
+use crate::quality::sentence::ChangeSentence;
 use crate::score::{Admin, Source};
 use crate::store::{AdminRow, POINTSMAN, StoreOp};
 use crate::time::Timestamp;
@@ -81,14 +81,15 @@ impl Engine {
                 "a pin lasts ten years at most; without an end, until told otherwise".to_owned(),
             ));
         }
-        let words = match pin {
-            Some(pin) => words::pinned(pin, until, &by.why),
-            None if self.pins.contains_key(key) => words::unpinned(&by.why),
+        let why = by.why.to_string();
+        let said = match pin {
+            Some(pin) => ChangeSentence::Pinned { pin, until, why },
+            None if self.pins.contains_key(key) => ChangeSentence::Unpinned { why },
             None => return Ok(()),
         };
         let pinned = pin.map(|pin| Pinned { pin, who: by.who.clone(), why: by.why, since: now, until });
         self.set_pin(key, pinned);
-        self.tell_operators_word(seat, words, by.who, now);
+        self.tell_operators_word(seat, &said, by.who, now);
         self.order_anew(now);
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Engine {
         for key in &ended {
             self.set_pin(key, None);
             if let Some(seat) = self.book.seat(key) {
-                self.tell_operators_word(seat, words::pin_over(), POINTSMAN.into(), now);
+                self.tell_operators_word(seat, &ChangeSentence::PinOver, POINTSMAN.into(), now);
             }
         }
         if !ended.is_empty() {
@@ -130,11 +131,11 @@ impl Engine {
     }
 
     /// Keeps and tells what an operator said of a connection; its state is what it was.
-    fn tell_operators_word(&mut self, seat: Seat, words: String, who: Arc<str>, now: Timestamp) {
+    fn tell_operators_word(&mut self, seat: Seat, said: &ChangeSentence, who: Arc<str>, now: Timestamp) {
         let machine = self.book.machine(seat);
         let (state, epoch) = (machine.state(), machine.epoch());
         let change =
             Change { at: now, from: state, to: state, reason: Reason::Operator, epoch, figures: machine.figures() };
-        self.publish(self.book.key(seat).clone(), &change, words.into(), who);
+        self.publish(self.book.key(seat).clone(), &change, said.to_string().into(), who);
     }
 }

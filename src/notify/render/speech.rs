@@ -7,6 +7,7 @@ use jiff::{Timestamp as Instant, ZonedDateTime};
 use serde::Serialize;
 
 use crate::config::model::Language;
+use crate::quality::sentence::decimals;
 use crate::time::Timestamp;
 
 /// Most decimals of a number: milliseconds and thousandths of a percent.
@@ -140,13 +141,7 @@ pub(crate) fn number(value: f64, decimals: Option<usize>, language: Language) ->
 
 /// A figure with one decimal, or with as many as it takes to tell it from the threshold that it differs from.
 pub(crate) fn figure(value: f64, threshold: Option<f64>, language: Language) -> String {
-    let differs = |decimals: &usize| {
-        threshold.is_none_or(|limit| {
-            limit.total_cmp(&value).is_eq() || format!("{value:.decimals$}") != format!("{limit:.decimals$}")
-        })
-    };
-    let decimals = (1..MAX_DECIMALS).find(differs).unwrap_or(MAX_DECIMALS);
-    number(value, Some(decimals), language)
+    number(value, Some(decimals(value, threshold)), language)
 }
 
 /// A length of time in its two largest units: `2 h 5 min`.
