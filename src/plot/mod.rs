@@ -88,6 +88,24 @@ pub struct Plot<'a> {
     pub size: Size,
 }
 
+impl<'a> Plot<'a> {
+    /// Of the calls, without threshold and states, in English for a page.
+    #[must_use]
+    pub fn plain(subject: &'a str, series: &'a Series, zone: &'a TimeZone) -> Self {
+        Self {
+            subject,
+            metric: Metric::Attempts,
+            series,
+            limit: None,
+            states: &[],
+            changes: &[],
+            zone,
+            language: Language::En,
+            size: Size::Wide,
+        }
+    }
+}
+
 impl Plot<'_> {
     /// For a page that holds [`STYLE`].
     #[must_use]

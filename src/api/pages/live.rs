@@ -133,7 +133,7 @@ impl<P: Page> Show<P> {
 
     async fn paint(&self, with_past: bool) -> Result<Vec<Part>, Problem> {
         let view = self.app.view();
-        let asked = Asked { view: &view, now: self.app.sources.clock.now(), look: &self.look };
+        let asked = Asked { app: &self.app, view: &view, now: self.app.sources.clock.now(), look: &self.look };
         let mut facts = self.page.facts(&asked)?;
         let mut names = P::LIVE.to_vec();
         if with_past && !P::PAST.is_empty() {

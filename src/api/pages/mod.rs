@@ -16,13 +16,16 @@
 //! ```
 
 mod assets;
+mod connection;
 mod connections;
 mod live;
 pub(super) mod login;
 mod look;
+mod order;
 mod overview;
 mod paint;
 mod part;
+mod past;
 #[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the pages that say it follow"))]
 mod said;
 
@@ -67,6 +70,7 @@ trait Page: FromRequestParts<App, Rejection: Send> + Clone + Send + Sync + 'stat
 /// What the facts of a page are made of.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
+    app: &'a App,
     view: &'a View,
     now: Timestamp,
     look: &'a Look,
@@ -79,6 +83,10 @@ pub(super) fn routes(app: &App) -> Router<App> {
         .merge(page::<connections::Connections>("/connections"))
         .route("/login", get(login::form).merge(post(login::log_in).layer(DefaultBodyLimit::max(login::MAX_FORM))))
         .route("/logout", post(login::log_out))
+        .merge(page::<connection::Connection>("/connections/{id}"))
+        .route("/connections/{id}/pin", post(connection::pin))
+        .route("/connections/{id}/unpin", post(connection::unpin))
+        .route("/connections/{id}/reset", post(connection::reset))
         .route("/look", get(look::choose))
         .fallback(nothing)
         .layer(from_fn_with_state(app.clone(), show_problems))
@@ -98,7 +106,7 @@ async fn show<P: Page>(
     page: P,
 ) -> Result<Response, Problem> {
     let view = app.view();
-    let asked = Asked { view: &view, now: app.sources.clock.now(), look: &look };
+    let asked = Asked { app: &app, view: &view, now: app.sources.clock.now(), look: &look };
     let facts = page.facts(&asked)?;
     let past = page.past(&asked).await;
     let here = uri.path_and_query().map_or("/", |here| here.as_str()).to_owned();
@@ -166,7 +174,7 @@ async fn show_problems(State(app): State<App>, look: Look, request: Request, nex
     }
     let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
     let view = app.view();
-    let asked = Asked { view: &view, now: app.sources.clock.now(), look: &look };
+    let asked = Asked { app: &app, view: &view, now: app.sources.clock.now(), look: &look };
     let facts = minijinja::context! {
         status => response.status().as_u16(), detail => problem.detail(), ..Value::from(Serde(&Frame::new(&asked)))
     };

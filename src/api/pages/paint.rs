@@ -36,6 +36,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "words/en.jinja",
     "words/ru.jinja",
     "overview.html",
+    "connection.html",
     "connections.html",
     "problem.html",
 ];

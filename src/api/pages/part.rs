@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::Asked;
 use super::look::Look;
+use super::{Asked, said};
 use crate::api::routes::changes::id;
 use crate::config::model::Language;
 use crate::engine::view::{ChangeView, ConnectionView, NodeView};
@@ -172,7 +172,7 @@ impl Row {
             map: key.map.as_ref().map(ToString::to_string),
             href: connection_path(key),
             standout: Standout::of(connection),
-            words: connection.words.clone(),
+            words: said::state(connection, asked.look.language),
             pinned: connection.pinned.is_some(),
             since: asked.when(connection.since),
             for_sec: asked.now.since(connection.since).as_secs(),
@@ -216,7 +216,7 @@ impl Changed {
             href: connection_path(&change.key),
             at: asked.when(change.change.at),
             to: change.change.to,
-            words: change.words.to_string(),
+            words: said::change(change, asked.look.language, &asked.look.zone),
             who: change.who.to_string(),
             by_hand: &*change.who != "pointsman",
         }
@@ -256,7 +256,7 @@ impl NodeRow {
             score: assessment.score,
             excluded: node.excluded_since.is_some(),
             best: asked.view.routing.best_node.as_ref() == Some(&node.id),
-            lethal: assessment.lethal.iter().map(ToString::to_string).collect(),
+            lethal: assessment.lethal.iter().map(|why| said::lethal(why, asked.look.language)).collect(),
             link: node.link.state,
             link_up: node.link.state == LinkState::Up,
             link_reason: node.link.reason.clone(),

@@ -103,7 +103,7 @@ pub(in crate::api) async fn connection(
     Ok(Json(detail).into_response())
 }
 
-fn shown(call: &FailedCall, masked: bool) -> FailedCall {
+pub(in crate::api) fn shown(call: &FailedCall, masked: bool) -> FailedCall {
     let number = call.number.as_deref().and_then(|number| shown_number(number, masked));
     FailedCall { number: number.map(Arc::from), ..call.clone() }
 }
@@ -127,7 +127,12 @@ pub(in crate::api) struct PinOrder {
 }
 
 impl PinOrder {
-    fn ends(&self, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
+    /// A pin for so many seconds; 0: until told otherwise.
+    pub(in crate::api) fn for_sec(pin: Pin, secs: u64) -> Self {
+        Self { pin, until: None, for_sec: Some(secs).filter(|secs| *secs > 0), why: String::new() }
+    }
+
+    pub(in crate::api) fn ends(&self, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
         let illegal = |detail: String| Err(Problem::illegal(detail));
         match (&self.until, self.for_sec) {
             (None, None) => Ok(None),
@@ -237,7 +242,7 @@ fn key(app: &Shared, id: &str, map: Option<&str>) -> Result<QualityKey, Problem>
     find(&app.view(), id, map).map(|connection| connection.key.clone())
 }
 
-pub(super) fn find<'a>(view: &'a View, id: &str, map: Option<&str>) -> Result<&'a ConnectionView, Problem> {
+pub(in crate::api) fn find<'a>(view: &'a View, id: &str, map: Option<&str>) -> Result<&'a ConnectionView, Problem> {
     let named = || view.connections.iter().filter(|connection| connection.key.connection.as_str() == id);
     let found = named().find(|connection| connection.key.map.as_ref().map(MapId::as_str) == map);
     found.ok_or_else(|| {

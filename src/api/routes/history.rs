@@ -11,9 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::Asked;
 use super::connections::find;
 use super::nodes::no_such;
+use crate::api::app::App;
 use crate::api::problem::Problem;
 use crate::config::model::Language;
-use crate::plot::{Metric, Plot, Size, stretches};
+use crate::engine::view::ConnectionView;
+use crate::plot::{Metric, Plot, Size, Stretch, stretches};
 use crate::store::history::{HistoryError, MOST_CHANGES, Series, Span, Wanted};
 use crate::store::{Tally, Whose};
 use crate::time::Timestamp;
@@ -252,39 +254,58 @@ pub(in crate::api) async fn plot(
     let zone = zone.map_err(|error| Problem::illegal(format!("zone: {error}")))?;
     let view = app.view();
     let connection = find(&view, &id, map.as_deref())?;
-    let key = &connection.key;
-    let history = &app.sources.history;
-    let series = history.series(&Whose::Connection(key.clone()), span, app.sources.clock.now()).await?;
-    let wanted = Wanted {
-        connection: Some(key.connection.clone()),
-        map: Some(key.map.clone()),
-        from: Some(series.from),
-        limit: MOST_CHANGES,
-        ..Wanted::default()
-    };
-    let page = history.changes(&wanted).await?;
-    let changes = page.changes.iter().map(|row| &row.change);
-    let end = series.to.min(app.sources.clock.now());
-    let states = stretches(changes.clone(), !page.more, connection.state, series.from, end);
-    let changes: Vec<Timestamp> = changes.map(|change| change.at).collect();
-    let settings = &connection.settings;
-    let limit = match metric {
-        Metric::Asr => settings.asr_threshold_percent,
-        Metric::Acd => settings.acd_threshold_sec,
-        Metric::Pdd => settings.pdd_threshold_sec,
-        Metric::Attempts | Metric::Outcomes => None,
-    };
-    let plot = Plot {
-        subject: &key.to_string(),
-        metric,
-        series: &series,
-        limit,
-        states: &states,
-        changes: &changes,
-        zone: &zone,
-        language: lang,
-        size,
-    };
+    let gathered = Gathered::of(&app, connection, span).await?;
+    let subject = connection.key.to_string();
+    let plot = Plot { language: lang, size, ..gathered.plot(&subject, metric, connection, &zone) };
     Ok(([(header::CONTENT_TYPE, "image/svg+xml"), (header::CONTENT_SECURITY_POLICY, PLOT_POLICY)], plot.document())
         .into_response())
+}
+
+/// What the plots of a connection are made of.
+pub(in crate::api) struct Gathered {
+    series: Series,
+    states: Vec<Stretch>,
+    changes: Vec<Timestamp>,
+}
+
+impl Gathered {
+    /// Reads it out of the database.
+    ///
+    /// # Errors
+    /// Where that cannot be read now.
+    pub(in crate::api) async fn of(app: &App, connection: &ConnectionView, span: Span) -> Result<Self, HistoryError> {
+        let (key, history, now) = (&connection.key, &app.sources.history, app.sources.clock.now());
+        let series = history.series(&Whose::Connection(key.clone()), span, now).await?;
+        let wanted = Wanted {
+            connection: Some(key.connection.clone()),
+            map: Some(key.map.clone()),
+            from: Some(series.from),
+            limit: MOST_CHANGES,
+            ..Wanted::default()
+        };
+        let page = history.changes(&wanted).await?;
+        let changes = page.changes.iter().map(|row| &row.change);
+        let end = series.to.min(now);
+        let states = stretches(changes.clone(), !page.more, connection.state, series.from, end);
+        let changes = changes.map(|change| change.at).collect();
+        Ok(Self { series, states, changes })
+    }
+
+    /// A plot of it, in English.
+    pub(in crate::api) fn plot<'a>(
+        &'a self,
+        subject: &'a str,
+        metric: Metric,
+        connection: &ConnectionView,
+        zone: &'a TimeZone,
+    ) -> Plot<'a> {
+        let settings = &connection.settings;
+        let limit = match metric {
+            Metric::Asr => settings.asr_threshold_percent,
+            Metric::Acd => settings.acd_threshold_sec,
+            Metric::Pdd => settings.pdd_threshold_sec,
+            Metric::Attempts | Metric::Outcomes => None,
+        };
+        Plot { metric, limit, states: &self.states, changes: &self.changes, ..Plot::plain(subject, &self.series, zone) }
+    }
 }

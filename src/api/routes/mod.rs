@@ -26,6 +26,6 @@ type Asked = axum::extract::State<App>;
 type Who = Extension<Caller>;
 
 /// What goes into the audit.
-fn by(caller: &Caller, why: &str) -> Result<By, Problem> {
+pub(super) fn by(caller: &Caller, why: &str) -> Result<By, Problem> {
     By::new(&caller.who(), why).map_err(|refused| Problem::illegal(refused.to_string()))
 }
