@@ -60,17 +60,11 @@ struct Facts {
     ner: Option<f64>,
     monitored: bool,
     batch: Option<(usize, usize)>,
-    pin: Option<Pinned>,
+    pin: Option<String>,
     strip: Strip,
     failed: Vec<Failed>,
     unmapped: u64,
     maps: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Pinned {
-    words: String,
-    why: String,
 }
 
 /// The window as a picture: a column for each call.
@@ -148,10 +142,7 @@ impl Page for Connection {
             ner: connection.figures.ner,
             monitored: connection.monitored,
             batch: connection.batch_done.map(|done| (done, connection.settings.retry_batch)),
-            pin: connection.pinned.as_ref().map(|pinned| Pinned {
-                words: said::pinned(pinned, language, &asked.look.zone),
-                why: pinned.why.to_string(),
-            }),
+            pin: connection.pinned.as_ref().map(|pinned| said::pinned(pinned, language, &asked.look.zone)),
             strip: Strip::of(connection, asked),
             failed: failed.collect(),
             unmapped: connection.unmapped,
