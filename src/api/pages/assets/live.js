@@ -72,6 +72,7 @@
   }
 
   function put(parts) {
+    const focused = document.activeElement;
     for (const [id, html] of Object.entries(parts)) {
       const target = document.getElementById(id);
       if (!target) continue;
@@ -79,6 +80,8 @@
       fresh.innerHTML = html;
       morphChildren(target, fresh.content);
     }
+    // What has moved to another place has lost the focus on the way.
+    if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
     if (beat) beat.classList.toggle("tick");
   }
 
