@@ -15,6 +15,7 @@
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on ends the test")]
 
 mod books;
+mod dashboard;
 mod ground;
 mod http;
 mod hunt;

@@ -214,7 +214,8 @@ impl Page {
         messages.into_iter().filter(bad).map(|one| format!("{}: {}", one.level, one.message)).collect()
     }
 
-    /// What axe-core finds in the page as it stands that keeps somebody from using it: the serious and the critical.
+    /// What axe-core finds in the page as it stands that keeps somebody from using it: the serious and the critical, each
+    /// with the first three elements that have it.
     pub(crate) async fn axe(&self) -> Vec<String> {
         let path = cached("axe-core/axe.min.js");
         let axe = std::fs::read_to_string(&path)
@@ -222,8 +223,8 @@ impl Page {
         self.client.execute(&axe, Vec::new()).await.expect("axe-core starts");
         let script = "
             const done = arguments[0];
-            const told = one => one.nodes.map(node =>
-                `${one.id} (${one.impact}): ${node.target.join(' ')}: ${node.failureSummary}`);
+            const told = one => one.nodes.slice(0, 3).map(node =>
+                `${one.id} (${one.impact}, ${one.nodes.length} x): ${node.target.join(' ')}: ${node.failureSummary}`);
             axe.run(document, {resultTypes: ['violations']}).then(
                 found => done({Ok: found.violations.filter(one => /serious|critical/.test(one.impact)).flatMap(told)}),
                 error => done({Err: String(error)}));";
