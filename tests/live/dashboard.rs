@@ -28,7 +28,9 @@ async fn dashboard_nothing_keeps_anybody_from_using_a_page() {
     for (language, accepted) in [("en", "en-GB,en"), ("ru", "ru-RU,ru")] {
         let page = browser.page().await;
         page.language(accepted).await;
-        for path in ["/", "/connections", "/connections?q=south&state=good", "/nothing-here"] {
+        for path in
+            ["/", "/connections", "/connections?q=south&state=good", "/connections/vendor-north", "/nothing-here"]
+        {
             open(&page, &format!("{}{path}", demo.url)).await;
             assert_eq!(page.eval("document.documentElement.lang").await, language, "{path}");
             for screen in [Screen::Desktop, Screen::Phone] {
