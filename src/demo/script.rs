@@ -188,7 +188,7 @@ mod tests {
     fn the_configuration_is_a_good_one() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8021));
         let other = SocketAddr::from(([127, 0, 0, 1], 5038));
-        let text = configuration(Path::new("/tmp/a \"b\""), address, other, other, other);
+        let text = configuration(Path::new("/tmp/a \"b\""), other, address, other, other);
         let loaded = load_text(Path::new("demo.toml"), &text, Format::Toml, [], Purpose::Connect)
             .unwrap_or_else(|p| panic!("{}", p.render(false)));
         assert_eq!(loaded.config.connections.len(), VENDORS.len());
