@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
+use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -122,18 +123,13 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Gives an answer that is an error its body, unless it is a page. One that comes from the framework (no such path, a body
-/// that is no JSON) has its reason as text.
+/// Gives an answer that is an error its body, unless it is a page and has one.
 pub(super) async fn finish(response: Response, path: &str) -> Response {
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) || is_page(response.headers()) {
         return response;
     }
-    let (mut parts, body) = response.into_parts();
-    let mut problem = match parts.extensions.remove::<Problem>() {
-        Some(problem) => problem,
-        None => Problem::new(parts.status, text_of(body, parts.status).await),
-    };
+    let (mut parts, mut problem) = of(response).await;
     path.clone_into(&mut problem.instance);
     parts.headers.remove(header::CONTENT_LENGTH);
     let mut answer = Json(problem).into_response();
@@ -141,6 +137,16 @@ pub(super) async fn finish(response: Response, path: &str) -> Response {
     answer.headers_mut().extend(parts.headers);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     answer
+}
+
+/// What an answer that is an error says, and its head. One that comes from the framework has its reason as text.
+pub(super) async fn of(response: Response) -> (Parts, Problem) {
+    let (mut parts, body) = response.into_parts();
+    let problem = match parts.extensions.remove::<Problem>() {
+        Some(problem) => problem,
+        None => Problem::new(parts.status, text_of(body, parts.status).await),
+    };
+    (parts, problem)
 }
 
 /// Whether this is the answer's header of a page.

@@ -116,10 +116,26 @@ impl Stream {
         Self::begin(socket, address, &[]).await
     }
 
+    /// The parts of a page that change.
+    pub(crate) async fn of_page(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
+        Self::at(TcpSocket::new_v4().unwrap(), address, &format!("/live{path}"), headers).await
+    }
+
+    /// Those of a page, for a reader whose system keeps little for it.
+    pub(crate) async fn of_page_narrow(address: SocketAddr, path: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4 * 1024).unwrap();
+        Self::at(socket, address, &format!("/live{path}"), &[]).await
+    }
+
     async fn begin(socket: TcpSocket, address: SocketAddr, headers: &[(&str, &str)]) -> Self {
+        Self::at(socket, address, "/api/events", headers).await
+    }
+
+    async fn at(socket: TcpSocket, address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
         let mut stream = socket.connect(address).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let request = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         Self { lines: BufReader::new(stream) }
     }

@@ -11,6 +11,7 @@ mod listening;
 mod login;
 mod metrics;
 mod monitoring;
+mod pages;
 mod picture;
 mod refusals;
 mod requests;

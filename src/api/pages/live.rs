@@ -184,7 +184,7 @@ pub(super) async fn stream<P: Page>(
     let viewer =
         Viewer { seat, sent: HashMap::new(), greeted: false, over: false, tasks: app.tasks.clone(), _place: place };
     let stream = unfold(viewer, |mut viewer| async move { Some((Ok(viewer.next().await?), viewer)) });
-    let alive = Event::default().event("alive").data("");
+    let alive = Event::default().event("alive").data("{}");
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(app.limits.keep_alive).event(alive)))
 }
 
@@ -213,7 +213,7 @@ impl Viewer {
             match moment {
                 Moment::Gone => {
                     self.over = true;
-                    return Some(Event::default().event("gone").data(""));
+                    return Some(Event::default().event("gone").data("{}"));
                 }
                 Moment::Parts(parts) => {
                     let news = self.news(&parts);

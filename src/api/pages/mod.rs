@@ -39,7 +39,7 @@ use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use super::app::App;
-use super::problem::Problem;
+use super::problem::{self, Problem};
 use crate::engine::view::View;
 use crate::time::Timestamp;
 use look::Look;
@@ -167,19 +167,19 @@ pub(super) fn wants_page(headers: &HeaderMap) -> bool {
 /// Makes a page of what went wrong, where a page was asked for.
 async fn show_problems(State(app): State<App>, look: Look, request: Request, next: Next) -> Response {
     let page_wanted = wants_page(request.headers()) && !request.uri().path().starts_with("/api/");
-    let mut response = next.run(request).await;
+    let response = next.run(request).await;
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    if !page_wanted || !failed {
+    if !page_wanted || !failed || problem::is_page(response.headers()) {
         return response;
     }
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let (head, problem) = problem::of(response).await;
     let view = app.view();
     let asked = Asked { app: &app, view: &view, now: app.sources.clock.now(), look: &look };
     let facts = minijinja::context! {
-        status => response.status().as_u16(), detail => problem.detail(), ..Value::from(Serde(&Frame::new(&asked)))
+        status => head.status.as_u16(), detail => problem.detail(), ..Value::from(Serde(&Frame::new(&asked)))
     };
     match app.studio.page(&app.tasks, look.language, "problem.html", facts).await {
-        Ok(html) => (response.status(), Html(html)).into_response(),
+        Ok(html) => (head.status, Html(html)).into_response(),
         Err(problem) => problem.into_response(),
     }
 }
