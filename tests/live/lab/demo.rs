@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::folder::Folder;
-use super::pointsman::BINARY;
+use super::pointsman::{BINARY, command};
 use super::process::Process;
 use super::{SOON, eventually};
 
@@ -30,6 +32,15 @@ impl Demo {
             told.lines().find_map(|line| Some(line.split_once("in a browser: ")?.1.to_owned()))
         });
         Self { folder, process, url: line.trim_end_matches('/').to_owned() }
+    }
+
+    /// What `pointsman test-dialplan --json` says of this number.
+    pub(crate) fn dialplan(&self, number: &str) -> Value {
+        let told = self.folder.read("out");
+        let (_, socket) = told.split_once("--socket ").expect("it says where its socket is");
+        let socket = socket.split([',', '\n']).next().unwrap();
+        let output = command(&self.folder, &["test-dialplan", number, "--socket", socket, "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("test-dialplan: {error}: {output:?}"))
     }
 
     /// Waits until it has told this.
