@@ -108,14 +108,14 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
         }
         Err(problem) => {
             let mut response = problem.into_response();
-            if response.status() != StatusCode::UNAUTHORIZED {
-                return response;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                if login::is_for_page(&parts) {
+                    return login::lead_to(&parts.uri);
+                }
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            if login::is_for_page(&parts) {
-                return login::lead_to(&parts.uri);
-            }
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            response
+            // Whoever sent a form reads a page.
+            pages::explain(&app, &parts, response).await
         }
     }
 }

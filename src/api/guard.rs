@@ -57,6 +57,11 @@ impl Caller {
         }
     }
 
+    /// Whether they may no more than what is open to everybody.
+    pub(super) fn is_guest(&self) -> bool {
+        matches!(self, Self::Guest(_))
+    }
+
     /// Whether they showed a token or logged in with one.
     pub(super) fn is_known(&self) -> bool {
         matches!(self, Self::Token { .. })

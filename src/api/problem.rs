@@ -129,9 +129,8 @@ pub(super) async fn finish(response: Response, path: &str) -> Response {
     if !(status.is_client_error() || status.is_server_error()) || is_page(response.headers()) {
         return response;
     }
-    let (mut parts, mut problem) = of(response).await;
+    let (parts, mut problem) = of(response).await;
     path.clone_into(&mut problem.instance);
-    parts.headers.remove(header::CONTENT_LENGTH);
     let mut answer = Json(problem).into_response();
     *answer.status_mut() = parts.status;
     answer.headers_mut().extend(parts.headers);
@@ -146,6 +145,7 @@ pub(super) async fn of(response: Response) -> (Parts, Problem) {
         Some(problem) => problem,
         None => Problem::new(parts.status, text_of(body, parts.status).await),
     };
+    parts.headers.remove(header::CONTENT_LENGTH);
     (parts, problem)
 }
 

@@ -21,7 +21,7 @@ use crate::stage::{PATIENCE, Stage};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A stage over a database that holds this.
-async fn past(ops: impl IntoIterator<Item = StoreOp>) -> (Stage, TempDir) {
+pub(crate) async fn past(ops: impl IntoIterator<Item = StoreOp>) -> (Stage, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("pointsman.db");
     let tasks = Tasks::new();
@@ -37,7 +37,7 @@ fn ago(minutes: u32) -> Timestamp {
     Clock::system().now().before(MINUTE * minutes)
 }
 
-fn count(minutes: u32, whose: Whose, calls: u64) -> StoreOp {
+pub(crate) fn count(minutes: u32, whose: Whose, calls: u64) -> StoreOp {
     let tally = Tally {
         calls,
         successes: 1,
@@ -51,7 +51,7 @@ fn count(minutes: u32, whose: Whose, calls: u64) -> StoreOp {
     StoreOp::Count { at: ago(minutes), whose, tally }
 }
 
-fn changed(n: u64, key: QualityKey, to: State, who: &str) -> StoreOp {
+pub(crate) fn changed(n: u64, key: QualityKey, to: State, who: &str) -> StoreOp {
     let at = ago(1000).after(MINUTE * u32::try_from(n).unwrap());
     let figures = Figures { calls: 20, asr: Some(35.0), ..Figures::default() };
     let change = Change { at, from: State::Good, to, reason: Reason::Asr, epoch: Epoch(n), figures };

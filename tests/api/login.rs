@@ -43,15 +43,23 @@ async fn a_browser_logs_in_and_comes_to_where_it_wanted() {
     let login = led.header("location").unwrap();
     assert_eq!(login, "/login?next=%2Fapi%2Ddocs%3Fa%3D%2520b%26c");
 
-    let page = send(stage.address, "GET", login, &[HTML], "").await;
+    let page = send(stage.address, "GET", login, &[HTML, OWN], "").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(page.body.contains(r#"action="/login""#) && page.body.contains("b&amp;c"), "{page:?}");
+    assert!(
+        !page.body.contains("<nav") && !page.body.contains("/logout"),
+        "nothing leads to where they may not: {page:?}"
+    );
+    let russian = [HTML, OWN, ("cookie", "pm_language=ru")];
+    let russian = send(stage.address, "GET", login, &russian, "").await;
+    assert!(russian.body.contains("<h1>Войти</h1>") && russian.body.contains("Токен"), "{russian:?}");
 
     let form = |token: &str| format!("token={token}&next=%2Fapi-docs%3Fa%3D%2520b%26c");
     let wrong = log_in(&stage, &form("o-secre"), &[OWN]).await;
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
     assert_eq!(wrong.header("www-authenticate"), Some("Bearer"));
-    assert!(wrong.body.contains("There is no such token.") && wrong.body.contains("b&amp;c"), "{wrong:?}");
+    let alert = r#"role="alert" id="trouble">There is no such token.<"#;
+    assert!(wrong.body.contains(alert) && wrong.body.contains("b&amp;c"), "{wrong:?}");
     assert!(!wrong.body.contains("o-secre"), "{wrong:?}");
 
     let right = log_in(&stage, &form("o-secret%0A"), &[OWN]).await;
@@ -72,11 +80,58 @@ async fn a_browser_logs_in_and_comes_to_where_it_wanted() {
 }
 
 #[tokio::test]
+async fn who_comes_by_a_link_in_a_mail_comes_in_with_the_session_that_the_browser_has() {
+    let stage = set().await;
+    let session = cookie(&stage, "r-secret").await;
+    // The browser keeps the session to itself, as it is a page of others that sends it here.
+    for elsewhere in [&[HTML, ("sec-fetch-site", "cross-site")][..], &[HTML, ("sec-fetch-site", "same-site")], &[HTML]]
+    {
+        let led = send(stage.address, "GET", "/changes?map=intl", elsewhere, "").await;
+        let login = led.header("location").unwrap();
+        let page = send(stage.address, "GET", login, elsewhere, "").await;
+        let (_, refresh) = page.body.split_once(r#"<meta http-equiv="refresh" content="0; url="#).unwrap();
+        let again = refresh.split('"').next().unwrap().replace("&#x2f;", "/").replace("&amp;", "&");
+        assert_eq!((page.status, again.as_str()), (200, "/login?next=%2Fchanges%3Fmap%3Dintl&again=1"));
+        assert!(page.body.contains("Go on to pointsman</a>"), "{page:?}");
+
+        let ours = [HTML, OWN, ("cookie", session.as_str())];
+        let inside = send(stage.address, "GET", &again, &ours, "").await;
+        assert_eq!((inside.status, inside.header("location")), (303, Some("/changes?map=intl")));
+        // Whoever has none is asked, whatever the browser says.
+        for headers in [&ours[..2], elsewhere] {
+            let form = send(stage.address, "GET", &again, headers, "").await;
+            assert!(form.status == 200 && form.body.contains(r#"action="/login""#), "{form:?}");
+            assert!(!form.body.contains("http-equiv=\"refresh\""), "{form:?}");
+        }
+    }
+    let led = send(stage.address, "GET", "/login?next=%22%3E%3Cscript%3E%2F", &[HTML], "").await;
+    assert!(led.body.contains("next=%2F&amp;again=1") && !led.body.contains("<script>"), "{led:?}");
+}
+
+#[tokio::test]
+async fn a_form_that_may_not_be_sent_gets_a_page() {
+    let stage = set().await;
+    let session = cookie(&stage, "r-secret").await;
+    for (status, headers) in [
+        (401, &[HTML, FORM, OWN][..]),
+        (403, &[HTML, FORM, OWN, ("cookie", session.as_str())]),
+        (403, &[HTML, FORM, ("sec-fetch-site", "cross-site"), ("cookie", session.as_str())]),
+    ] {
+        let answer = send(stage.address, "POST", "/nodes/pbx-01/admin", headers, "admin=disabled").await;
+        assert_eq!((answer.status, answer.header("content-type")), (status, Some("text/html; charset=utf-8")));
+        assert_eq!(answer.header("www-authenticate"), (status == 401).then_some("Bearer"));
+        assert!(answer.body.contains("<main"), "{answer:?}");
+    }
+    assert_eq!(stage.asked(), []);
+}
+
+#[tokio::test]
 async fn what_is_no_page_is_refused_as_ever() {
     let stage = set().await;
     send(stage.address, "GET", "/api/nodes", &[HTML], "").await.problem(401, "/api/nodes");
     send(stage.address, "GET", "/metrics", &[HTML], "").await.problem(401, "/metrics");
-    send(stage.address, "POST", "/nothing", &[HTML], "").await.problem(401, "/nothing");
+    send(stage.address, "POST", "/nothing", &[], "").await.problem(401, "/nothing");
+    send(stage.address, "POST", "/api/reload", &[HTML], "").await.problem(401, "/api/reload");
     send(stage.address, "GET", "/", &[("accept", "text/event-stream")], "").await.problem(401, "/");
     send(stage.address, "GET", "/", &[HTML, ("authorization", "Bearer x")], "").await.problem(401, "/");
     assert_eq!(send(stage.address, "GET", "/healthz", &[HTML], "").await.status, 200);
@@ -91,7 +146,7 @@ async fn nobody_is_led_elsewhere_by_the_login() {
         let answer = log_in(&stage, &format!("token=o-secret&next={next}"), &[]).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{next}");
         assert_eq!(answer.header("x"), None);
-        let page = get(stage.address, &format!("/login?next={next}")).await;
+        let page = send(stage.address, "GET", &format!("/login?next={next}"), &[OWN], "").await;
         assert!(page.body.contains(r#"name="next" value="&#x2f;""#), "{next}: {page:?}");
     }
     let led = send(stage.address, "GET", "//evil.example/x", &[HTML], "").await;

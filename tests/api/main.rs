@@ -12,6 +12,7 @@ mod login;
 mod metrics;
 mod monitoring;
 mod pages;
+mod pages_changes;
 mod picture;
 mod refusals;
 mod requests;

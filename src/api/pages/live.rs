@@ -20,6 +20,7 @@ use super::paint::{Part, rest};
 use super::{Asked, Page, assets};
 use crate::api::app::App;
 use crate::api::problem::Problem;
+use crate::engine::view::View;
 use crate::tasks::Tasks;
 
 /// How often the parts are painted that show the past, whose shortest bucket is a minute.
@@ -88,16 +89,18 @@ impl<P: Page> Show<P> {
         let mut view = self.app.sources.view.clone();
         let mut parts: Vec<Part> = Vec::new();
         // The past is painted with the first moment, and then now and then.
-        let mut past_due = self.app.sources.clock.now();
+        let (mut past_due, mut mark) = (self.app.sources.clock.now(), None);
         loop {
             view.mark_unchanged();
             let Some(turn) = self.app.studio.turn().await else { return };
-            let begun = self.app.sources.clock.now();
-            let with_past = begun >= past_due;
+            let (begun, picture) = (self.app.sources.clock.now(), self.app.view());
+            let mark_now = self.page.past_mark(&picture);
+            let with_past = begun >= past_due || mark_now != mark;
             if with_past {
                 past_due = begun.after(PAST_EVERY * self.app.sources.clock.rate());
+                mark = mark_now;
             }
-            match self.paint(with_past).await {
+            match self.paint(&picture, with_past).await {
                 Ok(painted) => {
                     let news = merge(&mut parts, painted);
                     if news || matches!(*self.stage.borrow(), Moment::Dark) {
@@ -131,9 +134,8 @@ impl<P: Page> Show<P> {
         self.stage.receiver_count() == 0 && self.app.studio.shows.close(&self.name, &self.stage, false)
     }
 
-    async fn paint(&self, with_past: bool) -> Result<Vec<Part>, Problem> {
-        let view = self.app.view();
-        let asked = Asked { app: &self.app, view: &view, now: self.app.sources.clock.now(), look: &self.look };
+    async fn paint(&self, view: &View, with_past: bool) -> Result<Vec<Part>, Problem> {
+        let asked = Asked::new(&self.app, view, &self.look);
         let mut facts = self.page.facts(&asked)?;
         let mut names = P::LIVE.to_vec();
         if with_past && !P::PAST.is_empty() {

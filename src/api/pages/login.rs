@@ -9,14 +9,17 @@ use axum::extract::{Form, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use minijinja::HtmlEscape;
+use minijinja::context;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
+use super::look::Look;
+use super::paint;
 use crate::api::app::App;
 use crate::api::guard::{Caller, Peer};
+use crate::api::problem::Problem;
 use crate::api::session;
 use crate::time::Timestamp;
 
@@ -85,9 +88,12 @@ impl Tally {
 }
 
 #[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
 pub(super) struct Asked {
-    #[serde(default)]
     next: String,
+    /// Anything, where the browser was sent here by a page of ours.
+    again: String,
 }
 
 #[derive(Deserialize)]
@@ -99,21 +105,37 @@ pub(super) struct Shown {
 }
 
 /// `GET /login`
+///
+/// Who comes by a link in a mail or on a page of others comes without the session, which goes with what our own pages
+/// begin only. So the browser is sent here once more, by a page of ours.
 pub(super) async fn form(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    look: Look,
+    headers: HeaderMap,
     Query(asked): Query<Asked>,
 ) -> Response {
+    let next = own_path(&asked.next);
     if caller.is_known() || !app.guard.has_tokens() {
-        return Redirect::to(own_path(&asked.next)).into_response();
+        return Redirect::to(next).into_response();
     }
-    page(&asked.next, "").into_response()
+    if asked.again.is_empty() && comes_from_elsewhere(&headers) {
+        let again = format!("{}&again=1", path_with(next));
+        return shown(paint(&app, &look, &path_with(next), "onward.html", context! { again }).await);
+    }
+    page(&app, &look, next, "").await
+}
+
+/// Whether the browser may have kept the session to itself. Without TLS, some do not say where they come from.
+fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_none_or(|site| site != "same-origin" && site != "none")
 }
 
 /// `POST /login`
 pub(super) async fn log_in(
     State(app): State<App>,
     Extension(Peer(peer)): Extension<Peer>,
+    look: Look,
     headers: HeaderMap,
     Form(shown): Form<Shown>,
 ) -> Response {
@@ -123,23 +145,22 @@ pub(super) async fn log_in(
     }
     let (peer, now) = (peer.ip().to_canonical(), app.sources.clock.now());
     let Some((name, session)) = app.guard.open_session(shown.token.expose_secret().trim(), now) else {
-        return refuse(&app.failures, peer, next, now).await;
+        return refuse(&app, &look, peer, next, now).await;
     };
     tracing::info!(token = &*name, %peer, "{name} logged in from {peer}");
     ([(header::SET_COOKIE, session::keep(&session, is_secure(&headers)))], Redirect::to(next)).into_response()
 }
 
-async fn refuse(failures: &Failures, peer: IpAddr, next: &str, now: Timestamp) -> Response {
-    if let Some(tries) = failures.count(now) {
+async fn refuse(app: &App, look: &Look, peer: IpAddr, next: &str, now: Timestamp) -> Response {
+    if let Some(tries) = app.failures.count(now) {
         tracing::warn!(tries, %peer, "wrong tokens at the login: {tries} since this was told last, the last from {peer}");
     }
-    let (status, header, words) = if failures.wait().await {
-        (StatusCode::UNAUTHORIZED, (header::WWW_AUTHENTICATE, "Bearer"), "There is no such token.")
+    let (status, header, trouble) = if app.failures.wait().await {
+        (StatusCode::UNAUTHORIZED, (header::WWW_AUTHENTICATE, "Bearer"), "wrong")
     } else {
-        let words = "There is no such token, and too many are tried at this moment.";
-        (StatusCode::TOO_MANY_REQUESTS, (header::RETRY_AFTER, "1"), words)
+        (StatusCode::TOO_MANY_REQUESTS, (header::RETRY_AFTER, "1"), "busy")
     };
-    (status, [header], page(next, words)).into_response()
+    (status, [header], page(app, look, next, trouble).await).into_response()
 }
 
 /// `POST /logout`
@@ -152,25 +173,32 @@ fn is_secure(headers: &HeaderMap) -> bool {
     headers.get(header::ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
-fn page(next: &str, trouble: &str) -> Html<String> {
-    let (next, trouble) = (HtmlEscape(own_path(next)), HtmlEscape(trouble));
-    Html(format!(
-        "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\"><title>pointsman</title>\
-         <form method=\"post\" action=\"/login\"><p role=\"alert\">{trouble}</p>\
-         <input type=\"hidden\" name=\"next\" value=\"{next}\">\
-         <label>Token <input type=\"password\" name=\"token\" autocomplete=\"current-password\" required></label> \
-         <button>Log in</button></form>"
-    ))
+/// The form; `trouble` says why it is shown again, as the words of the page name it.
+async fn page(app: &App, look: &Look, next: &str, trouble: &str) -> Response {
+    shown(paint(app, look, &path_with(next), "login.html", context! { next, trouble }).await)
 }
 
-/// Whether this asks for a page, with a browser that could show the login instead. One that shows a token of its own could
-/// not get rid of it there.
+fn shown(painted: Result<String, Problem>) -> Response {
+    painted.map(Html).into_response()
+}
+
+/// Where the login is for who wants to go there.
+fn path_with(next: &str) -> String {
+    format!("/login?next={}", utf8_percent_encode(next, NON_ALPHANUMERIC))
+}
+
+/// Whether this asks for a page, with a browser that could show the login instead.
 pub(in crate::api) fn is_for_page(request: &Parts) -> bool {
+    [Method::GET, Method::HEAD].contains(&request.method) && wants_page(request)
+}
+
+/// Whether a person's browser asks, for something that is a page. One that shows a token of its own could not get rid of
+/// it by a login.
+pub(in crate::api) fn wants_page(request: &Parts) -> bool {
     let path = request.uri.path();
     let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let html = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
-    [Method::GET, Method::HEAD].contains(&request.method)
-        && !request.headers.contains_key(header::AUTHORIZATION)
+    !request.headers.contains_key(header::AUTHORIZATION)
         && request.headers.get_all(header::ACCEPT).iter().any(html)
         && !NO_PAGES.into_iter().any(below)
 }
@@ -178,7 +206,7 @@ pub(in crate::api) fn is_for_page(request: &Parts) -> bool {
 /// To the login, and from there to where this was.
 pub(in crate::api) fn lead_to(uri: &Uri) -> Response {
     let next = own_path(uri.path_and_query().map_or("/", |path| path.as_str()));
-    Redirect::to(&format!("/login?next={}", utf8_percent_encode(next, NON_ALPHANUMERIC))).into_response()
+    Redirect::to(&path_with(next)).into_response()
 }
 
 /// Where to go after logging in: a path of ours as a browser reads it, else the first page. Browsers leave tabs and line
@@ -283,11 +311,5 @@ mod tests {
         let waited = all.await;
         assert_eq!(waited, [vec![true; WRONG_WAITING], vec![false; 2]].concat());
         assert!(failures.wait().await, "those before are done");
-    }
-
-    #[test]
-    fn text_of_the_address_is_only_text_in_the_page() {
-        let Html(page) = page("/\"><script>", "a<b");
-        assert!(page.contains("a&lt;b") && !page.contains("<script>"), "{page}");
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Look {
     pub(super) zone: TimeZone,
     /// Whether the browser has said which time zone it is in.
     pub(super) zone_known: bool,
+    /// Whether they may look at all: a guest sees the login only.
+    pub(super) may_look: bool,
     /// Whether they may change anything.
     pub(super) may_operate: bool,
     /// Who logged in; `None` where nobody has to.
@@ -61,7 +63,7 @@ fn zone_name<S: Serializer>(zone: &TimeZone, serializer: S) -> Result<S::Ok, S::
 }
 
 impl Look {
-    fn of(parts: &Parts) -> Self {
+    pub(super) fn of(parts: &Parts) -> Self {
         let chosen = |name| cookies(&parts.headers, name).next();
         let caller = parts.extensions.get::<Caller>();
         let language = chosen("pm_language").and_then(language).or_else(|| accepted(&parts.headers));
@@ -72,6 +74,7 @@ impl Look {
             theme,
             zone_known: zone.is_some(),
             zone: zone.unwrap_or(TimeZone::UTC),
+            may_look: caller.is_some_and(|caller| !caller.is_guest()),
             may_operate: caller.is_some_and(Caller::may_operate),
             who: caller.filter(|caller| caller.is_known()).map(|caller| caller.who().to_string()),
         }

@@ -16,6 +16,7 @@
 //! ```
 
 mod assets;
+mod changes;
 mod connection;
 mod connections;
 mod live;
@@ -31,7 +32,8 @@ mod said;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, OriginalUri, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
@@ -63,8 +65,22 @@ trait Page: FromRequestParts<App, Rejection: Send> + Clone + Send + Sync + 'stat
 
     /// What is on it, of the past. What cannot be read is a fact to show, and no error.
     fn past(&self, _asked: &Asked<'_>) -> impl Future<Output = Value> + Send {
-        std::future::ready(Value::from_iter::<[(String, Value); 0]>([]))
+        std::future::ready(no_facts())
     }
+
+    /// Has the past read at once, and not only now and then: whenever this is another.
+    fn past_mark(&self, _view: &View) -> Option<String> {
+        None
+    }
+
+    /// What is on it when it is opened, and does not change by itself.
+    fn once(&self, _asked: &Asked<'_>) -> impl Future<Output = Result<Value, Problem>> + Send {
+        std::future::ready(Ok(no_facts()))
+    }
+}
+
+fn no_facts() -> Value {
+    Value::from_iter::<[(String, Value); 0]>([])
 }
 
 /// What the facts of a page are made of.
@@ -81,6 +97,7 @@ pub(super) fn routes(app: &App) -> Router<App> {
     Router::new()
         .merge(page::<overview::Overview>("/"))
         .merge(page::<connections::Connections>("/connections"))
+        .merge(page::<changes::Changes>("/changes"))
         .route("/login", get(login::form).merge(post(login::log_in).layer(DefaultBodyLimit::max(login::MAX_FORM))))
         .route("/logout", post(login::log_out))
         .merge(page::<connection::Connection>("/connections/{id}"))
@@ -106,12 +123,12 @@ async fn show<P: Page>(
     page: P,
 ) -> Result<Response, Problem> {
     let view = app.view();
-    let asked = Asked { app: &app, view: &view, now: app.sources.clock.now(), look: &look };
+    let asked = Asked::new(&app, &view, &look);
     let facts = page.facts(&asked)?;
-    let past = page.past(&asked).await;
+    let (past, once) = (page.past(&asked).await, page.once(&asked).await?);
     let here = uri.path_and_query().map_or("/", |here| here.as_str()).to_owned();
     let frame = Frame { here: &here, live: Some(format!("/live{here}")), ..Frame::new(&asked) };
-    let facts = minijinja::context! { ..facts, ..past, ..Value::from(Serde(&frame)) };
+    let facts = minijinja::context! { ..facts, ..past, ..once, ..Value::from(Serde(&frame)) };
     let html = app.studio.page(&app.tasks, look.language, P::TEMPLATE, facts).await?;
     Ok(Html(html).into_response())
 }
@@ -147,7 +164,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn new(app: &'a App, view: &'a View, look: &'a Look) -> Self {
+        Self { app, view, look, now: app.sources.clock.now() }
+    }
+
     fn when(&self, at: Timestamp) -> part::When {
         part::When::new(at, self.now, self.look)
     }
@@ -158,28 +179,35 @@ async fn nothing() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path; /api/openapi.json lists what there is")
 }
 
-/// Whether this is a person's browser, which wants a page.
-pub(super) fn wants_page(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/html"))
+/// A page that is none of [`Page`], with what stands around it.
+async fn paint(app: &App, look: &Look, here: &str, template: &'static str, facts: Value) -> Result<String, Problem> {
+    let view = app.view();
+    let frame = Frame { here, ..Frame::new(&Asked::new(app, &view, look)) };
+    let facts = minijinja::context! { ..facts, ..Value::from(Serde(&frame)) };
+    app.studio.page(&app.tasks, look.language, template, facts).await
 }
 
 /// Makes a page of what went wrong, where a page was asked for.
-async fn show_problems(State(app): State<App>, look: Look, request: Request, next: Next) -> Response {
-    let page_wanted = wants_page(request.headers()) && !request.uri().path().starts_with("/api/");
-    let response = next.run(request).await;
+async fn show_problems(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let asked = parts.clone();
+    let response = next.run(Request::from_parts(parts, body)).await;
+    explain(&app, &asked, response).await
+}
+
+/// Makes a page of what went wrong, where somebody's browser asked who can read it.
+pub(super) async fn explain(app: &App, asked: &Parts, response: Response) -> Response {
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    if !page_wanted || !failed || problem::is_page(response.headers()) {
+    if !failed || problem::is_page(response.headers()) || !login::wants_page(asked) {
         return response;
     }
-    let (head, problem) = problem::of(response).await;
-    let view = app.view();
-    let asked = Asked { app: &app, view: &view, now: app.sources.clock.now(), look: &look };
-    let facts = minijinja::context! {
-        status => head.status.as_u16(), detail => problem.detail(), ..Value::from(Serde(&Frame::new(&asked)))
-    };
-    match app.studio.page(&app.tasks, look.language, "problem.html", facts).await {
-        Ok(html) => (head.status, Html(html)).into_response(),
+    let (mut parts, problem) = problem::of(response).await;
+    let facts = minijinja::context! { status => parts.status.as_u16(), detail => problem.detail() };
+    match paint(app, &Look::of(asked), "/", "problem.html", facts).await {
+        Ok(html) => {
+            parts.headers.remove(header::CONTENT_TYPE);
+            (parts.status, parts.headers, Html(html)).into_response()
+        }
         Err(problem) => problem.into_response(),
     }
 }

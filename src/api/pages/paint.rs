@@ -38,7 +38,10 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "overview.html",
     "connection.html",
     "connections.html",
+    "changes.html",
     "problem.html",
+    "login.html",
+    "onward.html",
 ];
 
 /// A part of a page.

@@ -13,6 +13,7 @@ use crate::ids::{MapId, QualityKey};
 use crate::notify::render::speech::{self, Moment};
 use crate::pbx::PbxKind;
 use crate::quality::machine::{Standing, State};
+use crate::quality::sentence::{ChangeSentence, Done};
 use crate::quality::settings::BadQualityAction;
 use crate::time::Timestamp;
 
@@ -201,10 +202,52 @@ pub(super) struct Changed {
     href: String,
     at: When,
     to: State,
+    what: What,
     words: String,
     who: String,
     /// Whether an operator did it.
     by_hand: bool,
+}
+
+/// What happened, for its sign and its word: the state that it led to, as [`Standout`] has it, or an operator's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum What {
+    Last,
+    Blocked,
+    /// Bad, and in its usual place all the same.
+    Bad,
+    Retry,
+    Good,
+    /// Not monitored any more.
+    Off,
+    /// An operator's word.
+    Hand,
+}
+
+impl What {
+    /// A sentence that cannot be read says no more than the state.
+    fn of(change: &ChangeView) -> Self {
+        match change.words.parse() {
+            Ok(ChangeSentence::Bad { done, .. }) => match done {
+                Done::Lowered | Done::LoweredAgain | Done::StillLowered => Self::Last,
+                Done::Blocked | Done::BlockedAgain => Self::Blocked,
+                Done::Bad | Done::BadAgain | Done::StillBad => Self::Bad,
+            },
+            Ok(ChangeSentence::Unmonitored) => Self::Off,
+            Ok(
+                ChangeSentence::Reset { .. }
+                | ChangeSentence::Pinned { .. }
+                | ChangeSentence::Unpinned { .. }
+                | ChangeSentence::PinOver,
+            ) => Self::Hand,
+            Ok(ChangeSentence::Retry { .. } | ChangeSentence::Recovered { .. }) | Err(_) => match change.change.to {
+                State::Bad => Self::Bad,
+                State::Retry => Self::Retry,
+                State::Good => Self::Good,
+            },
+        }
+    }
 }
 
 impl Changed {
@@ -216,6 +259,7 @@ impl Changed {
             href: connection_path(&change.key),
             at: asked.when(change.change.at),
             to: change.change.to,
+            what: What::of(change),
             words: said::change(change, asked.look.language, &asked.look.zone),
             who: change.who.to_string(),
             by_hand: &*change.who != "pointsman",

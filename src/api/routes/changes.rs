@@ -44,7 +44,7 @@ pub(in crate::api) fn id(change: &ChangeView) -> String {
 }
 
 /// Reads a time in microseconds, or the name of a change.
-fn before(text: &str) -> Result<Before, Problem> {
+pub(in crate::api) fn before(text: &str) -> Result<Before, Problem> {
     let place = text.parse().ok().map(|micros| Before::Time(Timestamp::from_micros(micros)));
     place.or_else(|| named(text)).ok_or_else(|| {
         let detail = format!("before: {text:?} is neither the id of a change nor a time in microseconds");
@@ -74,23 +74,23 @@ pub(in crate::api) struct Changes<'a> {
     more: Option<bool>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::api) struct Filter {
     /// At most so many; 100 unless said otherwise.
     #[param(minimum = 1, maximum = 100)]
-    limit: Option<usize>,
+    pub(in crate::api) limit: Option<usize>,
     /// Only those of this connection.
-    connection: Option<String>,
+    pub(in crate::api) connection: Option<String>,
     /// Only those of this route map; empty: only those of connections that are judged over all maps.
-    map: Option<String>,
+    pub(in crate::api) map: Option<String>,
     /// Only those that began this state.
-    state: Option<Quality>,
+    pub(in crate::api) state: Option<Quality>,
     /// Only those by this one: `pointsman`, or an operator as the changes name them.
-    who: Option<String>,
+    pub(in crate::api) who: Option<String>,
     /// Only those before this one (the id of a change) or before this time (microseconds), out of the database.
-    before: Option<String>,
+    pub(in crate::api) before: Option<String>,
 }
 
 impl Filter {
@@ -102,7 +102,7 @@ impl Filter {
         Err(Problem::new(StatusCode::BAD_REQUEST, format!("limit: from 1 to {MOST}")))
     }
 
-    fn takes(&self, ChangeView { key, change, who, .. }: &ChangeView) -> bool {
+    pub(in crate::api) fn takes(&self, ChangeView { key, change, who, .. }: &ChangeView) -> bool {
         let map = key.map.as_ref().map_or("", MapId::as_str);
         is_named(&key.connection, self.connection.as_deref())
             && self.map.as_deref().is_none_or(|wanted| wanted == map)
@@ -110,8 +110,10 @@ impl Filter {
             && self.who.as_deref().is_none_or(|wanted| wanted == &**who)
     }
 
-    /// What is wanted of the database; `None` where nothing can be of that name.
-    fn wanted(&self, before: Before) -> Result<Option<Wanted>, Problem> {
+    /// What is wanted of the database, newest first unless it is to begin elsewhere; `None` where nothing can be of that
+    /// name.
+    pub(in crate::api) fn wanted(&self) -> Result<Option<Wanted>, Problem> {
+        let before = self.before.as_deref().map(before).transpose()?;
         let Ok(connection) = self.connection.as_deref().map(ConnectionId::new).transpose() else { return Ok(None) };
         let map = |map: &str| if map.is_empty() { Ok(None) } else { MapId::new(map).map(Some) };
         let Ok(map) = self.map.as_deref().map(map).transpose() else { return Ok(None) };
@@ -121,7 +123,7 @@ impl Filter {
             state: self.state,
             who: self.who.as_deref().map(Into::into),
             from: None,
-            before: Some(before),
+            before,
             limit: u32::try_from(self.limit()?).unwrap_or(u32::MAX),
         }))
     }
@@ -138,8 +140,8 @@ impl Filter {
 ))]
 pub(in crate::api) async fn changes(State(app): Asked, Query(filter): Query<Filter>) -> Result<Response, Problem> {
     let limit = filter.limit()?;
-    if let Some(text) = &filter.before {
-        let page = match filter.wanted(before(text)?)? {
+    if filter.before.is_some() {
+        let page = match filter.wanted()? {
             Some(wanted) => app.sources.history.changes(&wanted).await?,
             None => Page::default(),
         };
