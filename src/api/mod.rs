@@ -107,6 +107,9 @@ impl Default for Limits {
     }
 }
 
+/// Tells proxies to hand event streams on as they come; nginx keeps answers back by itself.
+const UNBUFFERED: [(&str, &str); 1] = [("x-accel-buffering", "no")];
+
 /// Longest body of a request: a load, a pin, an order, each with a reason in words.
 pub const MAX_BODY: usize = 64 * 1024;
 

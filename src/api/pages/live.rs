@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{OriginalUri, State};
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::stream::{Stream, unfold};
+use futures_util::stream::unfold;
 use minijinja::context;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::look::Look;
 use super::paint::{Part, rest};
 use super::{Asked, Page, assets};
+use crate::api::UNBUFFERED;
 use crate::api::app::App;
 use crate::api::problem::Problem;
 use crate::engine::view::View;
@@ -174,7 +176,7 @@ pub(super) async fn stream<P: Page>(
     OriginalUri(uri): OriginalUri,
     look: Look,
     page: P,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let full = || Problem::unavailable(format!("{} event streams are open already", app.limits.streams));
     let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| full())?;
     let name = format!("{} {}", uri.path_and_query().map_or("", |here| here.as_str()), look.key());
@@ -185,9 +187,10 @@ pub(super) async fn stream<P: Page>(
     let seat = app.studio.shows.enter(&name, begin);
     let viewer =
         Viewer { seat, sent: HashMap::new(), greeted: false, over: false, tasks: app.tasks.clone(), _place: place };
-    let stream = unfold(viewer, |mut viewer| async move { Some((Ok(viewer.next().await?), viewer)) });
+    let stream = unfold(viewer, |mut viewer| async move { Some((Ok::<_, Infallible>(viewer.next().await?), viewer)) });
     let alive = Event::default().event("alive").data("{}");
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(app.limits.keep_alive).event(alive)))
+    let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(app.limits.keep_alive).event(alive));
+    Ok((UNBUFFERED, stream))
 }
 
 /// Somebody who looks.

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::stream::{Stream, unfold};
+use futures_util::stream::unfold;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
@@ -19,6 +20,7 @@ use utoipa::ToSchema;
 
 use super::Asked;
 use super::changes::{ChangeAnswer, id};
+use crate::api::UNBUFFERED;
 use crate::api::app::App;
 use crate::api::problem::Problem;
 use crate::engine::view::{ChangeView, RoutingView, View};
@@ -61,16 +63,14 @@ pub(in crate::api) struct Lost {
     (status = 503, description = "Too many streams are open", body = Problem,
      content_type = "application/problem+json"),
 ))]
-pub(in crate::api) async fn events(
-    State(app): Asked,
-    headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+pub(in crate::api) async fn events(State(app): Asked, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let full = || Problem::unavailable(format!("{} event streams are open already", app.limits.streams));
     let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| full())?;
     let last_seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
     let feed = Feed::open(&app, last_seen, place).await;
-    let stream = unfold(feed, |mut feed| async move { Some((Ok(feed.next().await?), feed)) });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(app.limits.keep_alive).text("alive")))
+    let stream = unfold(feed, |mut feed| async move { Some((Ok::<_, Infallible>(feed.next().await?), feed)) });
+    let alive = KeepAlive::new().interval(app.limits.keep_alive).text("alive");
+    Ok((UNBUFFERED, Sse::new(stream).keep_alive(alive)))
 }
 
 /// What a client is told.

@@ -148,7 +148,7 @@
   // The stream does not say why it was refused; the page does.
   async function ask() {
     try {
-      const answer = await fetch(location.href, { method: "HEAD", redirect: "manual" });
+      const answer = await fetch(location.href, { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" } });
       if (answer.type === "opaqueredirect") {
         const here = location.pathname + location.search;
         return say(contact ? contact.dataset.login : "", "/login?next=" + encodeURIComponent(here));
