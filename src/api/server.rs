@@ -105,7 +105,7 @@ impl Server {
             let bound = TcpListener::bind(self.listen).await;
             match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
-                    tracing::info!(%address, "the HTTP API listens on {address}");
+                    tracing::info!(%address, "the dashboard and the HTTP API are at http://{address}/");
                     self.listening.send_replace(Listening { address: Some(address), problem: String::new() });
                     return listener;
                 }
