@@ -84,6 +84,17 @@ pub struct VariableSeen {
     pub agrees: bool,
 }
 
+/// A node that a map concerns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Concerned {
+    /// The node.
+    pub node: NodeId,
+    /// What it runs.
+    pub kind: PbxKind,
+    /// Whether each connection of an order has a variable of its own there.
+    pub slots: bool,
+}
+
 /// Somebody else is reading, and takes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another test-dialplan is reading the variables; try again in a moment")]
@@ -94,6 +105,23 @@ impl Probes {
     #[must_use]
     pub fn new(prefix: &str, nodes: Vec<Probe>) -> Self {
         Self { prefix: prefix.into(), nodes: nodes.into(), turn: Arc::default() }
+    }
+
+    /// The prefix of the variables.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The nodes that the map concerns, in the order configured. Asks no PBX.
+    #[must_use]
+    pub fn concerned(&self, map: &MapId) -> Vec<Concerned> {
+        let list = names::route(&self.prefix, map);
+        let concerned = |probe: &Probe| {
+            let slots = probe.wanted.borrow().desired.orders.iter().find(|order| order.list == list)?.slots;
+            Some(Concerned { node: probe.node.clone(), kind: probe.kind, slots })
+        };
+        self.nodes.iter().filter_map(concerned).collect()
     }
 
     /// Reads what the nodes that the map concerns hold of it.

@@ -113,6 +113,17 @@ impl Question {
     /// # Errors
     /// See [`Unanswerable`].
     pub fn answer(&self, maps: &[Arc<MapView>]) -> Result<Answer, Unanswerable> {
+        let (number, map, matched) = self.find(maps)?;
+        let map = if self.what_if.is_empty() { map.clone() } else { map.assuming(&self.what_if)? };
+        Ok(Answer { number, matched, map })
+    }
+
+    /// The number, without what people write between digits, and the map that it is about, with the reason. What is to be
+    /// assumed is not looked at.
+    ///
+    /// # Errors
+    /// See [`Unanswerable`].
+    pub fn find<'a>(&self, maps: &'a [Arc<MapView>]) -> Result<(String, &'a MapView, Match), Unanswerable> {
         let number = number(&self.number)?;
         let prefixes = Prefixes::new(maps.iter().map(|map| (&map.id, &*map.prefixes)));
         let (map, matched) = match &self.map {
@@ -129,9 +140,7 @@ impl Question {
                 (map, Match::Prefix(prefix.to_owned()))
             }
         };
-        let map = &maps[map];
-        let map = if self.what_if.is_empty() { MapView::clone(map) } else { map.assuming(&self.what_if)? };
-        Ok(Answer { number, matched, map })
+        Ok((number, &maps[map], matched))
     }
 }
 

@@ -10,6 +10,8 @@
 //! overview, connections, ...   a page: its address, and the facts on it
 //!   said      what the facts are called, in each language
 //!   part      facts that several pages show
+//!   hunt      a hunt order against the order as written
+//!   question  what a call would try, asked by a form
 //! paint     templates, with the words of each language; one painting at a time
 //! live      the parts that change, to everybody who looks
 //! assets    style sheet, script, icon
@@ -19,14 +21,18 @@ mod assets;
 mod changes;
 mod connection;
 mod connections;
+mod hunt;
 mod live;
 pub(super) mod login;
 mod look;
+mod map;
+mod maps;
 mod order;
 mod overview;
 mod paint;
 mod part;
 mod past;
+mod question;
 #[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the pages that say it follow"))]
 mod said;
 
@@ -73,7 +79,8 @@ trait Page: FromRequestParts<App, Rejection: Send> + Clone + Send + Sync + 'stat
         None
     }
 
-    /// What is on it when it is opened, and does not change by itself.
+    /// What is on it when it is opened, and does not change by itself: it is made once, and never for the stream of its
+    /// parts. So it may take time and ask others, and no part that follows anything may be made of it.
     fn once(&self, _asked: &Asked<'_>) -> impl Future<Output = Result<Value, Problem>> + Send {
         std::future::ready(Ok(no_facts()))
     }
@@ -104,6 +111,9 @@ pub(super) fn routes(app: &App) -> Router<App> {
         .route("/connections/{id}/pin", post(connection::pin))
         .route("/connections/{id}/unpin", post(connection::unpin))
         .route("/connections/{id}/reset", post(connection::reset))
+        .merge(page::<maps::Maps>("/maps"))
+        .merge(page::<map::Map>("/maps/{id}"))
+        .route("/call", get(question::by_number))
         .route("/look", get(look::choose))
         .fallback(nothing)
         .layer(from_fn_with_state(app.clone(), show_problems))

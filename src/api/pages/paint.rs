@@ -39,6 +39,8 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "connection.html",
     "connections.html",
     "changes.html",
+    "maps.html",
+    "map.html",
     "problem.html",
     "login.html",
     "onward.html",

@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use connections::{attempt, change, pinned, state};
 pub(super) use nodes::{admin, breaker, lethal, link_state, source, term, term_figure};
-pub(super) use routes::{measure, measure_unit, route_quality, route_reason, why_map};
+pub(super) use routes::{measure, measure_unit, no_answer, route_quality, route_reason, why_map};
 
 pub(super) use crate::notify::causes::cause;
 pub(super) use crate::plot::outcome;

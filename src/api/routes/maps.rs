@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Asked;
 use crate::api::problem::Problem;
 use crate::dialplan::report::{NoReport, Report, report};
-use crate::engine::view::MapView;
+use crate::engine::view::{MapView, View};
 use crate::ids::ConnectionId;
 use crate::routing::picture::{WhatIf, assumption};
 use crate::routing::question::{CallTable, Question, Unanswerable};
@@ -48,9 +48,16 @@ pub(in crate::api) async fn maps(State(app): Asked) -> Response {
     (status = 404, description = "There is no such map", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(in crate::api) async fn map(State(app): Asked, Path(id): Path<String>) -> Result<Json<Arc<MapView>>, Problem> {
-    let view = app.view();
-    let found = view.maps.iter().find(|map| map.id.as_str() == id).cloned();
-    found.map(Json).ok_or_else(|| Problem::not_found(format!("there is no route map {id:?}; /api/maps lists them")))
+    find(&app.view(), &id).cloned().map(Json)
+}
+
+/// The map of that name.
+///
+/// # Errors
+/// Where there is none.
+pub(in crate::api) fn find<'a>(view: &'a View, id: &str) -> Result<&'a Arc<MapView>, Problem> {
+    let found = view.maps.iter().find(|map| map.id.as_str() == id);
+    found.ok_or_else(|| Problem::not_found(format!("there is no route map {id:?}; /api/maps lists them")))
 }
 
 /// What is asked about a call.

@@ -145,10 +145,11 @@
     });
   }
 
-  // The stream does not say why it was refused; the page does.
+  // The stream does not say why it was refused; the page does. Without the query: what somebody asked there by a form is
+  // not to be asked again.
   async function ask() {
     try {
-      const answer = await fetch(location.href, { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" } });
+      const answer = await fetch(location.pathname, { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" } });
       if (answer.type === "opaqueredirect") {
         const here = location.pathname + location.search;
         return say(contact ? contact.dataset.login : "", "/login?next=" + encodeURIComponent(here));

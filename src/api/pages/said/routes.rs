@@ -4,11 +4,14 @@ use jiff::tz::TimeZone;
 
 use super::connections::quality;
 use super::{either, lower_first};
+use crate::api::pages::question::NoAnswer;
 use crate::config::model::Language;
 use crate::engine::view::RouteView;
 use crate::notify::render::speech::number;
 use crate::quality::machine::Standing;
 use crate::routing::matching::Match;
+use crate::routing::picture::NotInMap;
+use crate::routing::question::Unanswerable;
 use crate::routing::rule::Measure;
 
 /// How the connection of a route is, or what an operator said of it. Times are those of the zone.
@@ -99,6 +102,35 @@ pub(in crate::api::pages) fn why_map(matched: &Match, number: &str, language: La
         }
         (Match::Prefix(prefix), Language::Ru) => {
             format!("«{prefix}» — самый длинный префикс номера {number} среди обслуживаемых картами")
+        }
+    }
+}
+
+/// Why a question about a call has no answer.
+pub(in crate::api::pages) fn no_answer(why: &NoAnswer, language: Language) -> String {
+    if language == Language::En {
+        return why.to_string();
+    }
+    match why {
+        NoAnswer::Unanswerable(why) => unanswerable_in_russian(why),
+        NoAnswer::Assumption(_) => "такого предположить нельзя: выберите состояние из списка".to_owned(),
+        NoAnswer::TooMany => "слишком много предположений сразу".to_owned(),
+        NoAnswer::Busy(_) => "переменные как раз читает кто-то другой; попробуйте через несколько секунд".to_owned(),
+    }
+}
+
+fn unanswerable_in_russian(why: &Unanswerable) -> String {
+    match why {
+        Unanswerable::NotANumber(text) => {
+            format!("«{text}» — не номер: нужны цифры, можно с «+» впереди, «*» и «#»")
+        }
+        Unanswerable::NoSuchMap { name, .. } => format!("карты маршрутов «{name}» нет"),
+        Unanswerable::NotServed(number) => format!(
+            "номер {number} не обслуживает ни одна карта: он не начинается ни с одного из их префиксов, \
+             а карты для всех остальных номеров нет"
+        ),
+        Unanswerable::NotInMap(NotInMap { map, connection }) => {
+            format!("в карте маршрутов {map} нет подключения {connection}")
         }
     }
 }
