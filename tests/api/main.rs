@@ -13,6 +13,7 @@ mod metrics;
 mod monitoring;
 mod pages;
 mod pages_changes;
+mod pages_maps;
 mod picture;
 mod refusals;
 mod requests;

@@ -450,3 +450,29 @@ fn every_term_of_a_score_has_a_name_and_the_figures_it_is_made_of() {
     }
     assert_eq!(term("of_tomorrow", Ru), "of_tomorrow");
 }
+
+#[test]
+fn why_a_question_has_no_answer_is_said_in_both_languages() {
+    use crate::api::pages::question::NoAnswer;
+    use crate::dialplan::readback::Busy;
+    use crate::routing::picture::{NotInMap, assumption};
+    use crate::routing::question::Unanswerable;
+
+    let unmapped = NotInMap { map: crate::ids::MapId::new("m").unwrap(), connection: "vendor-a".to_owned() };
+    for (why, ru) in [
+        (Unanswerable::NotANumber("x".into()).into(), "«x» — не номер: нужны цифры, можно с «+» впереди, «*» и «#»"),
+        (
+            Unanswerable::NotServed("112".into()).into(),
+            "номер 112 не обслуживает ни одна карта: он не начинается ни с одного из их префиксов, \
+             а карты для всех остальных номеров нет",
+        ),
+        (Unanswerable::NoSuchMap { name: "m".into(), known: vec![] }.into(), "карты маршрутов «m» нет"),
+        (Unanswerable::NotInMap(unmapped).into(), "в карте маршрутов m нет подключения vendor-a"),
+        (assumption("vendor-a").unwrap_err().into(), "такого предположить нельзя: выберите состояние из списка"),
+        (NoAnswer::TooMany, "слишком много предположений сразу"),
+        (Busy.into(), "переменные как раз читает кто-то другой; попробуйте через несколько секунд"),
+    ] {
+        assert_eq!(no_answer(&why, En), why.to_string());
+        assert_eq!(russian(&no_answer(&why, Ru)), ru);
+    }
+}
