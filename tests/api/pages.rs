@@ -13,7 +13,7 @@ use pointsman::quality::pin::Pin;
 use serde_json::Value;
 
 use crate::client::{Answer, Stream, send};
-use crate::picture::key;
+use crate::picture::{key, node_id};
 use crate::stage::Stage;
 
 const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
@@ -62,6 +62,25 @@ async fn every_page_is_there_in_both_languages() {
             for inline in ["<script>", " style=", " onclick=", "javascript:"] {
                 assert!(!page.body.contains(inline), "{path} has {inline}, which its policy forbids");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_page_says_whom_routers_get_when_no_node_takes_calls() {
+    let stage = Stage::set().await;
+    assert!(!open(&stage, "/", &[]).await.body.contains("No node takes calls"));
+    for (fallback, english, russian) in [
+        (None, "No node takes calls, and there is none to fall back on.", "и запасного нет."),
+        (Some("pbx-02"), "No node takes calls; whoever asks is told pbx-02.", "на запросы отвечаем pbx-02."),
+    ] {
+        stage.publish(|view| {
+            view.routing.fallback_active = true;
+            view.routing.fallback_node = fallback.map(node_id);
+        });
+        for (language, words) in [(None, english), (Some(RUSSIAN), russian)] {
+            let page = open(&stage, "/", language.as_slice()).await.body;
+            assert!(page.contains(words), "{page}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::part::{Changed, NodeRow, Row, Standout, by_trouble};
 use super::{Asked, Page};
 use crate::api::problem::Problem;
 use crate::engine::view::{ConnectionView, UnknownTrunk};
+use crate::ids::NodeId;
 use crate::quality::machine::State;
 
 /// Most connections that are shown: the others are in no trouble, or there is a page for them all.
@@ -58,7 +59,9 @@ struct Troubles<'a> {
     dead_letters: usize,
     /// Maps whose connections are all blocked.
     panic: Vec<String>,
-    fallback: bool,
+    no_node_takes_calls: bool,
+    /// Who is answered then.
+    fallback: Option<&'a str>,
     unknown: &'a [UnknownTrunk],
     unknown_more: usize,
 }
@@ -109,7 +112,8 @@ fn troubles<'a>(asked: &Asked<'a>) -> Troubles<'a> {
         mail: problem(&view.mail.problem),
         dead_letters: view.mail.dead,
         panic: view.maps.iter().filter(|map| map.panic).map(|map| map.id.to_string()).collect(),
-        fallback: view.routing.fallback_active,
+        no_node_takes_calls: view.routing.fallback_active,
+        fallback: view.routing.fallback_node.as_ref().map(NodeId::as_str),
         unknown: &view.unknown_trunks[..view.unknown_trunks.len().min(UNKNOWN)],
         unknown_more: view.unknown_trunks.len().saturating_sub(UNKNOWN),
     }
