@@ -1,5 +1,9 @@
 //! The dashboard over the demo, in a browser.
 
+mod crowd;
+mod login;
+mod pictures;
+
 use fantoccini::key::Key;
 use serde_json::json;
 
@@ -36,7 +40,14 @@ async fn look_at_every_page(language: &str, accepted: &str) {
     let browser = Browser::start();
     let page = browser.page().await;
     page.language(accepted).await;
-    let paths = ["/", "/connections", "/connections?q=south&state=good", "/connections/vendor-north", "/nothing-here"];
+    let paths = [
+        "/",
+        "/connections",
+        "/connections?q=south&state=good",
+        "/connections/vendor-north",
+        "/changes",
+        "/nothing-here",
+    ];
     for path in paths {
         open(&page, &format!("{}{path}", demo.url)).await;
         assert_eq!(page.eval("document.documentElement.lang").await, language, "{path}");
@@ -95,7 +106,7 @@ async fn dashboard_a_page_survives_the_restart_of_the_program() {
         }).observe(contact, {attributes: true, childList: true}))",
     )
     .await;
-    demo.tells("pointsman goes on where it was", SOON);
+    demo.tells("pointsman goes on where it was", 1, SOON);
     page.until("a word about the lost contact", "said.join().includes('No contact')").await;
     page.until("contact again", "contact.hidden && !document.body.classList.contains('stale')").await;
 

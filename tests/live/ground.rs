@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fantoccini::key::Key;
 
-use crate::lab::browser::{Browser, Page, Screen, Theme};
+use crate::lab::browser::{Browser, Page, Screen, Theme, width_of};
 
 /// As strict as the program's own.
 const POLICY: &str =
@@ -83,20 +83,13 @@ async fn browser_a_page_without_fault_is_found_to_have_none() {
             assert_eq!(page.overflow().await, 0.0, "{screen:?}");
         }
         let picture = browser.folder().join("ground.png");
-        page.screenshot(&picture).await;
+        page.screenshot(&picture, f64::MAX).await;
         assert_eq!(width_of(&picture), width);
     }
     page.language("ru-RU,ru").await;
     page.open(page.eval("location.href").await.as_str().unwrap()).await;
     assert_eq!(page.text_of("#languages").await, "ru-RU");
     assert_eq!(page.console().await, [""; 0]);
-}
-
-/// Out of the head of a PNG.
-fn width_of(png: &Path) -> u32 {
-    let bytes = std::fs::read(png).unwrap();
-    assert!(bytes.starts_with(b"\x89PNG"));
-    u32::from_be_bytes(bytes[16..20].try_into().unwrap())
 }
 
 #[tokio::test]

@@ -1,63 +1,23 @@
 //! The HTTP API of the whole program, by programs that others wrote: schemathesis tries what its document allows and
 //! what it does not, promtool reads its figures and what asks for them, wrk asks for routes while nodes come and go.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman::clock::Clock;
-use pointsman::config::{Format, Purpose, load_text};
-use pointsman::engine::reload::Loader;
-use pointsman::engine::run::{self, Running};
-use pointsman::engine::view::LinkState;
-use pointsman::sim::{Handle, asterisk, freeswitch};
-use pointsman::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::lab::cached;
 use crate::lab::folder::Folder;
+use crate::lab::scene::Scene;
 
 /// Longest that one of the programs may take.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Two simulated switches and the program over them.
-struct Scene {
-    nodes: [Handle; 2],
-    running: Running,
-    address: SocketAddr,
-    folder: Folder,
-    _tasks: Tasks,
-}
-
-impl Scene {
-    async fn set() -> Self {
-        let (clock, tasks, folder) = (Clock::system(), Tasks::new(), Folder::new("http"));
-        let freeswitch = freeswitch::Server::start(freeswitch::Options::default(), clock, &tasks).await.unwrap();
-        let asterisk = asterisk::Server::start(asterisk::Options::default(), clock, &tasks).await.unwrap();
-        let text = format!(
-            r#"
-control_socket = "{folder}/control"
-[storage]
-path = "{folder}/state.db"
-[http]
-listen = "127.0.0.1:0"
-[[nodes]]
-id = "pbx-01"
-kind = "freeswitch"
-address = "{}"
-password = "ClueCon"
-max_calls = 250
-[[nodes]]
-id = "pbx-02"
-kind = "asterisk"
-address = "{}"
-username = "pointsman"
-password = "ClueCon"
-max_calls = 250
+/// Whom the calls can be sent to.
+const VENDORS: &str = r#"
 [quality]
 monitor_asr = true
 asr_threshold_percent = 40
@@ -68,27 +28,8 @@ id = "vendor-b"
 [[route_maps]]
 id = "intl"
 prefixes = ["00"]
-entries = [{{ connection = "vendor-a", priority = 10 }}, {{ connection = "vendor-b", priority = 20 }}]
-"#,
-            freeswitch.address(),
-            asterisk.address(),
-            folder = folder.path().display(),
-        );
-        let load = move || load_text(Path::new("http.toml"), &text, Format::Toml, [], Purpose::Connect);
-        let config = load().unwrap_or_else(|problems| panic!("{}", problems.render(false))).config;
-        let running = run::start_with(Arc::new(config), clock, Some(Loader::new(load))).await.unwrap();
-        let mut views = running.view();
-        let up = views.wait_for(|view| view.nodes.iter().all(|node| node.link.state == LinkState::Up));
-        tokio::time::timeout(PATIENCE, up).await.unwrap().unwrap();
-        let mut listening = running.http().unwrap();
-        let address = listening.wait_for(|listening| listening.address.is_some()).await.unwrap().address.unwrap();
-        Self { nodes: [freeswitch, asterisk], running, address, folder, _tasks: tasks }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-}
+entries = [{ connection = "vendor-a", priority = 10 }, { connection = "vendor-b", priority = 20 }]
+"#;
 
 /// What a program printed, and whether it was content.
 async fn run(command: &mut Command, input: &[u8]) -> (bool, String) {
@@ -108,7 +49,7 @@ async fn run(command: &mut Command, input: &[u8]) -> (bool, String) {
 /// keys exclude each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_the_api_does_what_its_document_says() {
-    let scene = Scene::set().await;
+    let scene = Scene::set(VENDORS).await;
     let mut schemathesis = Command::new(cached("schemathesis/bin/schemathesis"));
     schemathesis.args(["run", &scene.url("/api/openapi.json"), "--exclude-path", "/api/events"]);
     schemathesis.args([
@@ -129,7 +70,7 @@ async fn http_the_api_does_what_its_document_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_the_figures_are_as_prometheus_wants_them() {
-    let scene = Scene::set().await;
+    let scene = Scene::set(VENDORS).await;
     let (content, figures) = run(Command::new("curl").args(["-sSf", &scene.url("/metrics")]), b"").await;
     assert!(content && figures.contains("pointsman_node_score"), "{figures}");
     let (content, printed) = run(Command::new(cached("promtool")).args(["check", "metrics"]), figures.as_bytes()).await;
@@ -184,7 +125,7 @@ fn promtool(folder: &Folder) -> Command {
 /// Thousands of questions a second, while one node after the other goes and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_routes_are_answered_while_nodes_flap() {
-    let scene = Scene::set().await;
+    let scene = Scene::set(VENDORS).await;
     let mut wrk = Command::new("wrk");
     wrk.args(["-t", "1", "-c", "32", "-d", "12s", "--latency", &scene.url("/api/route?mode=p2c")]);
     let asking = tokio::spawn(async move { run(&mut wrk, b"").await });
@@ -195,9 +136,7 @@ async fn http_routes_are_answered_while_nodes_flap() {
         node.restart(Duration::from_millis(300)).await;
         flaps += 1;
         // The other one must be there when this one goes.
-        let mut views = scene.running.view();
-        let up = views.wait_for(|view| view.nodes.iter().all(|node| node.link.state == LinkState::Up));
-        tokio::time::timeout(PATIENCE, up).await.unwrap().unwrap();
+        scene.linked().await;
     }
     let (content, printed) = asking.await.unwrap();
     assert!(content, "{printed}");

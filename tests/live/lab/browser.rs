@@ -233,14 +233,24 @@ impl Page {
         found.expect("axe-core works")
     }
 
-    /// A picture of the whole page, not only of what the screen shows, as PNG.
-    pub(crate) async fn screenshot(&self, path: &Path) {
+    /// A picture of the whole page, not only of what the screen shows, as PNG; of so many pixels of its height at most.
+    pub(crate) async fn screenshot(&self, path: &Path, tallest: f64) {
         let size = self.devtools("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
-        let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+        let height = size["height"].as_f64().unwrap().min(tallest);
+        let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": height, "scale": 1});
         let wanted = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let taken = self.devtools("Page.captureScreenshot", wanted).await;
         let png = BASE64_STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         std::fs::write(path, png).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// How the browser keeps the session that a log in began; `None` without one. Pages do not see it.
+    pub(crate) async fn session(&self) -> Option<String> {
+        let cookies = self.client.get_all_cookies().await.unwrap();
+        let session = cookies.into_iter().find(|cookie| cookie.name() == "pm_session")?;
+        let script = if session.http_only() == Some(true) { "HttpOnly" } else { "for scripts too" };
+        let site = session.same_site().map(|site| site.to_string()).unwrap_or_default();
+        Some(format!("{script}, SameSite={site}, Path={}", session.path().unwrap_or_default()))
     }
 
     /// Collects all that nobody holds, and says what is left. Every script from outside leaves some 60 bytes behind.
@@ -331,4 +341,11 @@ impl Page {
         let answer = self.client.issue_cmd(Own { path, body: body.clone() }).await;
         answer.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
     }
+}
+
+/// How wide a picture is, out of the head of its PNG.
+pub(crate) fn width_of(png: &Path) -> u32 {
+    let bytes = std::fs::read(png).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG"));
+    u32::from_be_bytes(bytes[16..20].try_into().unwrap())
 }

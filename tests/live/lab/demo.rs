@@ -43,11 +43,11 @@ impl Demo {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("test-dialplan: {error}: {output:?}"))
     }
 
-    /// Waits until it has told this.
-    pub(crate) fn tells(&mut self, what: &str, within: Duration) {
+    /// Waits until it has told this so many times.
+    pub(crate) fn tells(&mut self, what: &str, times: usize, within: Duration) {
         eventually(what, within, || {
             assert!(self.process.runs(), "the demo ended:\n{}", self.folder.read("out"));
-            self.folder.read("out").contains(what).then_some(())
+            (self.folder.read("out").matches(what).count() >= times).then_some(())
         });
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod pbx;
 pub(crate) mod pointsman;
 pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod scene;
 pub(crate) mod sipp;
 
 use std::path::{Path, PathBuf};
