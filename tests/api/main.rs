@@ -14,6 +14,7 @@ mod monitoring;
 mod pages;
 mod pages_changes;
 mod pages_maps;
+mod pages_node;
 mod picture;
 mod refusals;
 mod requests;

@@ -27,6 +27,7 @@ pub(super) mod login;
 mod look;
 mod map;
 mod maps;
+mod node;
 mod order;
 mod overview;
 mod paint;
@@ -114,6 +115,8 @@ pub(super) fn routes(app: &App) -> Router<App> {
         .merge(page::<maps::Maps>("/maps"))
         .merge(page::<map::Map>("/maps/{id}"))
         .route("/call", get(question::by_number))
+        .merge(page::<node::Node>("/nodes/{id}"))
+        .route("/nodes/{id}/admin", post(node::admin))
         .route("/look", get(look::choose))
         .fallback(nothing)
         .layer(from_fn_with_state(app.clone(), show_problems))

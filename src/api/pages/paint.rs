@@ -41,6 +41,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "changes.html",
     "maps.html",
     "map.html",
+    "node.html",
     "problem.html",
     "login.html",
     "onward.html",
@@ -166,4 +167,30 @@ fn painted<T>(result: Option<Result<T, Error>>) -> Result<T, Problem> {
 /// How long to rest after work that took so long: painting parts anew takes a quarter of one processor at most.
 pub(super) fn rest(took: Duration) -> Duration {
     took * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The words that a language has; none of them twice, as the second would be said in the place of the first.
+    fn words(name: &str) -> BTreeSet<&'static str> {
+        let (_, source) = TEMPLATES.iter().find(|(known, _)| *known == name).unwrap();
+        let mut words = BTreeSet::new();
+        for line in source.lines() {
+            let set = line.strip_prefix("{% set ").or(line.strip_prefix("{% macro "));
+            let Some(word) = set.and_then(|rest| rest.split([' ', '(']).next()) else { continue };
+            assert!(words.insert(word), "{name} says {word} twice");
+        }
+        words
+    }
+
+    #[test]
+    fn both_languages_have_the_same_words_and_each_once() {
+        let english = words("words/en.jinja");
+        assert!(english.len() > 100, "{english:?}");
+        assert_eq!(english, words("words/ru.jinja"));
+    }
 }

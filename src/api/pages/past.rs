@@ -42,7 +42,6 @@ impl Past {
     }
 
     /// Of a node: its calls, and how they ended.
-    #[expect(dead_code, reason = "the page of a node follows")]
     pub(super) async fn of_node(asked: &Asked<'_>, node: &NodeId, span: Span) -> Self {
         let series = asked.app.sources.history.series(&Whose::Node(node.clone()), span, asked.now).await;
         Self::of(span, series, |series: Series| {

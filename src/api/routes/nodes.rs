@@ -139,6 +139,6 @@ fn node_id(id: &str) -> Result<NodeId, Problem> {
     NodeId::new(id).map_err(|_| no_such(id))
 }
 
-pub(super) fn no_such(id: &str) -> Problem {
+pub(in crate::api) fn no_such(id: &str) -> Problem {
     Problem::not_found(format!("there is no node {id:?}; /api/nodes lists them"))
 }
