@@ -45,6 +45,10 @@ async fn look_at_every_page(language: &str, accepted: &str) {
         "/connections",
         "/connections?q=south&state=good",
         "/connections/vendor-north",
+        "/maps",
+        "/maps/local",
+        "/maps/intl?number=001234&ask=dialplan&assume=vendor-north%3Dbad",
+        "/maps/intl?number=nobody&ask=call",
         "/changes",
         "/nothing-here",
     ];

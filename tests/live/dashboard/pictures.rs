@@ -9,15 +9,19 @@ use crate::lab::demo::Demo;
 use crate::lab::scene::Scene;
 
 /// What each is called, where it is, and whether it is taken in Russian too. First those that show the trouble.
-const PAGES: [(&str, &str, bool); 4] = [
+const PAGES: [(&str, &str, bool); 6] = [
     ("overview", "/", true),
     ("connection", "/connections/vendor-north?span=1h", true),
     ("connections", "/connections", false),
+    ("maps", "/maps", false),
+    ("map", "/maps/local?number=15550100&ask=call", false),
     ("changes", "/changes", false),
 ];
 
 /// Longest picture, in pixels of the page: what goes on below has been shown enough.
-const TALLEST: f64 = 2_000.0;
+const TALLEST: f64 = 2_600.0;
+/// The same on a phone, where everything is below everything else.
+const TALLEST_ON_PHONE: f64 = 1_800.0;
 
 /// How long the second round of the plot may be in coming.
 const SECOND_ROUND: Duration = Duration::from_secs(240);
@@ -46,8 +50,11 @@ async fn take(page: &Page, folder: &Path, name: &str) {
 async fn take_as_it_is(page: &Page, path: &Path, screen: Screen) {
     // At the beginning of the page, and without a ring around what has the focus.
     page.eval("(scrollTo(0, 0), document.activeElement?.blur())").await;
-    page.screenshot(path, TALLEST).await;
-    let (width, least) = if screen == Screen::Phone { (720, 20_000) } else { (1280, 15_000) };
+    let (width, tallest, least) = match screen {
+        Screen::Desktop => (1280, TALLEST, 15_000),
+        Screen::Phone => (720, TALLEST_ON_PHONE, 20_000),
+    };
+    page.screenshot(path, tallest).await;
     assert_eq!(width_of(path), width, "{}", path.display());
     let bytes = std::fs::metadata(path).unwrap().len();
     assert!(bytes > least, "{} has {bytes} bytes: is there anything on it?", path.display());
