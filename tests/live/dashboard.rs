@@ -49,6 +49,8 @@ async fn look_at_every_page(language: &str, accepted: &str) {
         "/maps/local",
         "/maps/intl?number=001234&ask=dialplan&assume=vendor-north%3Dbad",
         "/maps/intl?number=nobody&ask=call",
+        "/nodes/freeswitch-1?read=local",
+        "/nodes/asterisk-1?read=intl&span=24h",
         "/changes",
         "/nothing-here",
     ];
