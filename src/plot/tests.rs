@@ -70,17 +70,7 @@ fn states(series: &Series) -> (Vec<Stretch>, Vec<Timestamp>) {
 }
 
 fn plot<'a>(metric: Metric, series: &'a Series, zone: &'a TimeZone) -> Plot<'a> {
-    Plot {
-        subject: "vendor-a (intl)",
-        metric,
-        series,
-        limit: None,
-        states: &[],
-        changes: &[],
-        zone,
-        language: Language::En,
-        size: Size::Wide,
-    }
+    Plot { metric, ..Plot::plain("vendor-a (intl)", series, zone) }
 }
 
 #[test]

@@ -16,10 +16,11 @@ use crate::api::app::App;
 use crate::api::guard::Caller;
 use crate::api::problem::Problem;
 use crate::api::routes::by;
-use crate::api::routes::connections::{find, shown};
+use crate::api::routes::connections::{PinOrder, find, shown};
 use crate::call::outcome::Outcome;
-use crate::engine::request::Request;
+use crate::engine::request::{By, Request};
 use crate::engine::view::ConnectionView;
+use crate::ids::QualityKey;
 use crate::quality::pin::Pin;
 use crate::quality::window::Sample;
 use crate::store::OUTCOMES;
@@ -235,54 +236,67 @@ pub(super) struct WhyForm {
     why: String,
 }
 
+/// Which connection a form is about.
+#[derive(FromRequestParts)]
+pub(super) struct Target {
+    #[from_request(via(Path))]
+    id: String,
+    #[from_request(via(Query))]
+    which: Which,
+}
+
 #[derive(Deserialize)]
-pub(super) struct Which {
+struct Which {
     map: Option<String>,
+}
+
+impl Target {
+    /// Has the engine do what the form orders, and leads back to the page.
+    async fn order(
+        self,
+        app: &App,
+        by: By,
+        done: &str,
+        request: impl FnOnce(QualityKey, By) -> Request,
+    ) -> Result<Response, Problem> {
+        let key = find(&app.view(), &self.id, self.which.map.as_deref())?.key.clone();
+        let page = connection_path(&key);
+        order(app, request(key, by), &page, done).await
+    }
 }
 
 /// `POST /connections/{id}/pin`
 pub(super) async fn pin(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    Query(which): Query<Which>,
+    target: Target,
     Form(form): Form<PinForm>,
 ) -> Result<Response, Problem> {
-    let key = find(&app.view(), &id, which.map.as_deref())?.key.clone();
     if form.why.trim().is_empty() {
         return Err(Problem::illegal("say why: others will want to know"));
     }
-    let asked = crate::api::routes::connections::PinOrder::for_sec(form.pin, form.for_sec);
-    let until = asked.ends(app.sources.clock.now())?;
-    let path = connection_path(&key);
-    let request = Request::Pin { key, pin: Some(form.pin), until, by: by(&caller, &form.why)? };
-    order(&app, request, &path, "pinned").await
+    let until = PinOrder::for_sec(form.pin, form.for_sec).ends(app.sources.clock.now())?;
+    let request = |key, by| Request::Pin { key, pin: Some(form.pin), until, by };
+    target.order(&app, by(&caller, &form.why)?, "pinned", request).await
 }
 
 /// `POST /connections/{id}/unpin`
 pub(super) async fn unpin(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    Query(which): Query<Which>,
+    target: Target,
     Form(form): Form<WhyForm>,
 ) -> Result<Response, Problem> {
-    let key = find(&app.view(), &id, which.map.as_deref())?.key.clone();
-    let path = connection_path(&key);
-    let request = Request::Pin { key, pin: None, until: None, by: by(&caller, &form.why)? };
-    order(&app, request, &path, "unpinned").await
+    let request = |key, by| Request::Pin { key, pin: None, until: None, by };
+    target.order(&app, by(&caller, &form.why)?, "unpinned", request).await
 }
 
 /// `POST /connections/{id}/reset`
 pub(super) async fn reset(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    Query(which): Query<Which>,
+    target: Target,
     Form(form): Form<WhyForm>,
 ) -> Result<Response, Problem> {
-    let key = find(&app.view(), &id, which.map.as_deref())?.key.clone();
-    let path = connection_path(&key);
-    let request = Request::Reset { key, by: by(&caller, &form.why)? };
-    order(&app, request, &path, "reset").await
+    target.order(&app, by(&caller, &form.why)?, "reset", |key, by| Request::Reset { key, by }).await
 }
