@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::unfold;
 use minijinja::context;
+use minijinja::value::{Serde, Value};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::look::Look;
@@ -22,7 +23,6 @@ use super::{Asked, Page, assets};
 use crate::api::UNBUFFERED;
 use crate::api::app::App;
 use crate::api::problem::Problem;
-use crate::engine::view::View;
 use crate::tasks::Tasks;
 
 /// How often the parts are painted that show the past, whose shortest bucket is a minute.
@@ -94,15 +94,17 @@ impl<P: Page> Show<P> {
         let (mut past_due, mut mark) = (self.app.sources.clock.now(), None);
         loop {
             view.mark_unchanged();
-            let Some(turn) = self.app.studio.turn().await else { return };
-            let (begun, picture) = (self.app.sources.clock.now(), self.app.view());
-            let mark_now = self.page.past_mark(&picture);
-            let with_past = begun >= past_due || mark_now != mark;
-            if with_past {
-                past_due = begun.after(PAST_EVERY * self.app.sources.clock.rate());
+            let (now, mark_now) = (self.app.sources.clock.now(), self.page.past_mark(&self.app.view()));
+            let mut past = None;
+            if !P::PAST.is_empty() && (now >= past_due || mark_now != mark) {
+                past_due = now.after(PAST_EVERY * self.app.sources.clock.rate());
                 mark = mark_now;
+                // Before its turn to paint: a disk that is slow must not keep the others waiting.
+                past = Some(self.page.past(&Asked::new(&self.app, &self.app.view(), &self.look)).await);
             }
-            match self.paint(&picture, with_past).await {
+            let Some(turn) = self.app.studio.turn().await else { return };
+            let begun = self.app.sources.clock.now();
+            match self.paint(past).await {
                 Ok(painted) => {
                     let news = merge(&mut parts, painted);
                     if news || matches!(*self.stage.borrow(), Moment::Dark) {
@@ -136,15 +138,14 @@ impl<P: Page> Show<P> {
         self.stage.receiver_count() == 0 && self.app.studio.shows.close(&self.name, &self.stage, false)
     }
 
-    async fn paint(&self, view: &View, with_past: bool) -> Result<Vec<Part>, Problem> {
-        let asked = Asked::new(&self.app, view, &self.look);
-        let mut facts = self.page.facts(&asked)?;
+    async fn paint(&self, past: Option<Value>) -> Result<Vec<Part>, Problem> {
+        let mut facts = self.page.facts(&Asked::new(&self.app, &self.app.view(), &self.look))?;
         let mut names = P::LIVE.to_vec();
-        if with_past && !P::PAST.is_empty() {
-            facts = context! { ..facts, ..self.page.past(&asked).await };
+        if let Some(past) = past {
+            facts = context! { ..facts, ..past };
             names.extend(P::PAST);
         }
-        let facts = context! { look => minijinja::value::Serde(&self.look), ..facts };
+        let facts = context! { look => Serde(&self.look), ..facts };
         self.app.studio.parts(&self.app.tasks, self.look.language, P::TEMPLATE, names, facts).await
     }
 }

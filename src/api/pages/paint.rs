@@ -16,7 +16,7 @@ use crate::config::model::Language;
 use crate::notify::render::engine::{engine, folder};
 use crate::tasks::Tasks;
 
-/// Pages that are painted at a time when somebody opens them.
+/// Pages and plots that are painted at a time.
 const AT_ONCE: usize = 2;
 
 /// Most steps of painting a page; a list of a hundred connections takes a tenth of it.
@@ -112,13 +112,22 @@ impl Studio {
         template: &'static str,
         facts: Value,
     ) -> Result<String, Problem> {
-        let _place = self.pages.acquire().await;
         let engines = Arc::clone(&self.engines);
         let paint = move || {
             let facts = context! { frame => "layout.html", ..facts };
             engines.of(language).get_template(template)?.render(with_words(facts, language))
         };
-        painted(tasks.run_blocking(paint).await)
+        painted(self.beside(tasks, paint).await)
+    }
+
+    /// Work that takes processor time, beside the runtime and only so much of it at a time; `None` where the program stops.
+    pub(super) async fn beside<T: Send + 'static>(
+        &self,
+        tasks: &Tasks,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _place = self.pages.acquire().await;
+        tasks.run_blocking(work).await
     }
 
     /// Waits for the turn to paint parts; whoever has it keeps the others waiting.
