@@ -19,8 +19,9 @@ use crate::time::Timestamp;
 /// Paths that are open to everybody: whoever watches the process has no token.
 const WATCHED: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Paths to log in and out by: open to everybody too, though not to pages of others.
-const DOORS: [&str; 2] = ["/login", "/logout"];
+/// Paths to log in and out by, and to choose in which language and colours: open to everybody too, though not to pages of
+/// others where they touch anything.
+const DOORS: [&str; 3] = ["/login", "/logout", "/look"];
 
 /// Below it is what the page of the login is shown with, so that is open as well.
 const ASSETS: &str = "/assets/";
@@ -284,6 +285,7 @@ mod tests {
             ("POST", "/login", Some("Bearer wrong"), "api 0.0.0.0"),
             ("POST", "/logout", Some("Bearer r-secret"), "wall"),
             ("GET", "/assets/live.js", None, "api 0.0.0.0"),
+            ("GET", "/look?language=ru", None, "api 0.0.0.0"),
             ("GET", "/login/x", None, "401"),
             ("GET", "/assets", None, "401"),
             ("GET", "/", None, "401"),

@@ -13,6 +13,7 @@ mod metrics;
 mod monitoring;
 mod pages;
 mod pages_changes;
+mod pages_extremes;
 mod pages_maps;
 mod pages_node;
 mod picture;

@@ -103,6 +103,10 @@ impl<P: Page> Show<P> {
                 past = Some(self.page.past(&Asked::new(&self.app, &self.app.view(), &self.look)).await);
             }
             let Some(turn) = self.app.studio.turn().await else { return };
+            // Nobody stayed until its turn came: shows that are entered and left at once cost no painting.
+            if self.app.studio.shows.close(&self.name, &self.stage, false) {
+                return;
+            }
             let begun = self.app.sources.clock.now();
             match self.paint(past).await {
                 Ok(painted) => {

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use jiff::tz::TimeZone;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::login::own_path;
@@ -68,7 +69,8 @@ impl Look {
         let caller = parts.extensions.get::<Caller>();
         let language = chosen("pm_language").and_then(language).or_else(|| accepted(&parts.headers));
         let theme = chosen("pm_theme").and_then(theme).unwrap_or_default();
-        let zone = chosen("pm_zone").and_then(|name| TimeZone::get(&name.replace("%2F", "/")).ok());
+        let zone = chosen("pm_zone").and_then(|name| percent_decode_str(name).decode_utf8().ok());
+        let zone = zone.and_then(|name| TimeZone::get(&name).ok());
         Self {
             language: language.unwrap_or_default(),
             theme,
@@ -170,6 +172,17 @@ mod tests {
         ]);
         assert_eq!((look.language, look.theme, look.zone_known), (Language::En, Theme::Dark, true));
         assert_eq!(look.zone.iana_name(), Some("Europe/Berlin"));
+    }
+
+    #[test]
+    fn a_zone_is_found_however_the_browser_writes_its_name() {
+        for (written, name) in [("Etc%2FGMT%2B5", "Etc/GMT+5"), ("Etc/GMT+5", "Etc/GMT+5"), ("UTC", "UTC")] {
+            let look = look(&[("cookie", &format!("pm_zone={written}"))]);
+            assert_eq!((look.zone.iana_name(), look.zone_known), (Some(name), true), "{written}");
+        }
+        for wrong in ["%2e%2e%2fetc%2fpasswd", "%ff", "%00", "", "%2FUTC"] {
+            assert!(!look(&[("cookie", &format!("pm_zone={wrong}"))]).zone_known, "{wrong}");
+        }
     }
 
     #[test]

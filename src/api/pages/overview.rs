@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
-use super::part::{Changed, NodeRow, Row, Standout, by_trouble};
+use super::part::{Changed, NodeRow, Row, by_trouble};
 use super::{Asked, Page};
 use crate::api::problem::Problem;
 use crate::engine::view::{ConnectionView, UnknownTrunk};
@@ -94,7 +94,7 @@ fn now(asked: &Asked<'_>) -> Now {
         good: count(|one| one.monitored && one.state == State::Good),
         bad: count(|one| one.monitored && one.state == State::Bad),
         retry: count(|one| one.monitored && one.state == State::Retry),
-        unmonitored: count(|one| Standout::of(one) == Standout::Off),
+        unmonitored: count(|one| !one.monitored),
         pinned: count(|one| one.pinned.is_some()),
         best_node: view.routing.best_node.as_ref().map(ToString::to_string),
         best_score: view.routing.best_score,

@@ -122,6 +122,7 @@
   function open() {
     close();
     stream = new EventSource(body.dataset.live);
+    alive();
     stream.addEventListener("hello", (event) => {
       const now = JSON.parse(event.data);
       // Another version of the program: its parts may not fit this page.
@@ -141,7 +142,10 @@
       lost();
       // Refused for good by the browser's rules: ended login, too many viewers, or a proxy's error page.
       if (!stream || stream.readyState !== EventSource.CLOSED) return;
-      again = setTimeout(ask, PAUSES[Math.min(failures++, PAUSES.length - 1)]);
+      clearTimeout(watchdog);
+      // Not all at once: after a restart every page of everybody is here.
+      const pause = PAUSES[Math.min(failures++, PAUSES.length - 1)];
+      again = setTimeout(ask, pause * (0.5 + Math.random() / 2));
     });
   }
 
@@ -157,7 +161,8 @@
     } catch {
       // Away altogether.
     }
-    open();
+    // Meanwhile the page may have been hidden, which ends the stream until it is seen again.
+    if (!document.hidden) open();
   }
 
   tellZone();
