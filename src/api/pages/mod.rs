@@ -34,7 +34,6 @@ mod paint;
 mod part;
 mod past;
 mod question;
-#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the pages that say it follow"))]
 mod said;
 
 use axum::Router;
