@@ -92,8 +92,11 @@ async fn the_worst_comes_first_and_says_so_beside_its_colour() {
     let place = |row: &str| page.find(row).unwrap_or_else(|| panic!("{row} is missing: {page}"));
     // vendor-b is pinned to get no calls, vendor-a is lowered, vendor-c is good.
     assert!(place("id=\"c-vendor-b\"") < place("id=\"c-vendor-a\""));
-    assert!(place("id=\"c-vendor-a\"") < place("id=\"c-vendor-c--intl\""));
+    assert!(place("id=\"c-vendor-a\"") < place("id=\"c-vendor-c:intl\""));
     assert!(page.contains("<span class=\"chip last\">Last</span>") && page.contains("by hand"), "{page}");
+    let overview = open(&stage, "/", &[]).await.body;
+    // Good and bad are verdicts; who is routed by hand is counted beside them.
+    assert!(overview.contains("<dt>Routed by hand</dt><dd>1</dd>"), "{overview}");
 }
 
 #[tokio::test]
@@ -288,7 +291,7 @@ async fn only_the_parts_that_changed_are_sent() {
         view.generation += 1;
     });
     let (_, parts, _) = stream.next().await.unwrap();
-    assert!(parts["connections"].as_str().unwrap().contains("id=\"c-vendor-c--intl\" data-state=\"last\""), "{parts}");
+    assert!(parts["connections"].as_str().unwrap().contains("id=\"c-vendor-c:intl\" data-state=\"last\""), "{parts}");
     assert_eq!(names(Some(("parts".to_owned(), parts, None))), set(["now", "connections"]));
 }
 

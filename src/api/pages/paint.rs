@@ -57,7 +57,7 @@ pub(super) struct Part {
 /// The templates, and who may paint now.
 pub(in crate::api) struct Studio {
     engines: Arc<Engines>,
-    pages: Semaphore,
+    pages: Arc<Semaphore>,
     /// For the one who paints parts of pages anew.
     easel: Arc<Semaphore>,
     pub(super) shows: Shows,
@@ -98,7 +98,7 @@ impl Studio {
         };
         Self {
             engines: Arc::new(Engines { en: engine(Language::En), ru: engine(Language::Ru) }),
-            pages: Semaphore::new(AT_ONCE),
+            pages: Arc::new(Semaphore::new(AT_ONCE)),
             easel: Arc::new(Semaphore::new(1)),
             shows: Shows::default(),
         }
@@ -126,7 +126,13 @@ impl Studio {
         tasks: &Tasks,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _place = self.pages.acquire().await;
+        // Held by the work and not by who waits for it, who may go away.
+        let place = Arc::clone(&self.pages).acquire_owned().await.ok()?;
+        let work = move || {
+            let done = work();
+            drop(place);
+            done
+        };
         tasks.run_blocking(work).await
     }
 

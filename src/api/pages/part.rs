@@ -168,7 +168,7 @@ impl Row {
     pub(super) fn new(connection: &ConnectionView, asked: &Asked<'_>) -> Self {
         let key = &connection.key;
         Self {
-            id: format!("c-{}{}", key.connection, key.map.as_ref().map(|map| format!("--{map}")).unwrap_or_default()),
+            id: format!("c-{}{}", key.connection, key.map.as_ref().map(|map| format!(":{map}")).unwrap_or_default()),
             connection: key.connection.to_string(),
             map: key.map.as_ref().map(ToString::to_string),
             href: connection_path(key),
