@@ -727,6 +727,25 @@ fn streams_give_the_right_attempts() {
     }
 }
 
+/// The map is found by the number, and DialBegin is what names it.
+#[test]
+fn a_refusal_that_overtakes_the_beginning_is_told_with_its_number() {
+    let mut node = Node::run(
+        "0 Newchannel C
+         0 Newchannel T
+         0.001 HangupRequest T Cause=34 TechCause=503",
+    );
+    assert_eq!(node.attempts.placed, [""; 0], "nobody knows yet for whom it is");
+    node.feed("0.002 DialBegin C>T DialString=4930111@t");
+    assert_eq!(node.attempts.placed, ["1.2"]);
+    assert_eq!(node.tracker.live_legs().next().unwrap().number.as_deref(), Some("4930111"));
+    node.feed(
+        "0.003 DialEnd C>T CHANUNAVAIL
+         0.004 Hangup T 34",
+    );
+    assert_eq!(node.finished(), ["t vendor_failed -/0 503"]);
+}
+
 #[test]
 fn a31_a32_legs_are_told_apart_by_their_uniqueid_alone() {
     // The part before the dot differs within one call, and Linkedid changes while a leg lives.

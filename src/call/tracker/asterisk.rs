@@ -200,7 +200,9 @@ impl Legs {
                 {
                     let sip_status = tech_cause.filter(|status| (300..=699).contains(status));
                     leg.own.refusal.get_or_insert(Refusal { cause: *cause, sip_status });
-                    note_sent(leg, &seen.leg, step);
+                    // A vendor that refuses at once overtakes DialBegin, which names the number that the map is found by:
+                    // that, or the end, tells of the leg.
+                    leg.own.sent = true;
                 }
             }
             AstChange::SoftHangupRequest(seen) => {
