@@ -102,7 +102,11 @@ id!(
     MapId
 );
 id!(
-    /// Who holds a token of the HTTP server.
+    /// A group of nodes that an edge sends calls to.
+    GroupId
+);
+id!(
+    /// Who holds a token of the HTTP server or of the xDS server.
     TokenName
 );
 

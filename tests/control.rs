@@ -35,6 +35,8 @@ fn view(generation: u64) -> Arc<View> {
         changes: vec![],
         mail: MailView::default(),
         http: None,
+        edge: Arc::default(),
+        xds: None,
         storage: StorageView { healthy: true, ..StorageView::default() },
         unknown_trunks: vec![UnknownTrunk {
             node: NodeId::new("pbx-01").unwrap(),

@@ -632,6 +632,8 @@ mod tests {
                 ..MailView::default()
             },
             http: None,
+            edge: Arc::default(),
+            xds: None,
             storage: StorageView { healthy: false, problem: "the disk is full".into(), backlog: 213, dropped: 0 },
             unknown_trunks: vec![
                 UnknownTrunk { node: NodeId::new("pbx-01").unwrap(), trunk: "vendor-z".into(), attempts: 1 },

@@ -346,6 +346,7 @@ fn takes_restart(before: &Config, after: &Config) -> Vec<String> {
             balancing by elsewhere,
             breaker by elsewhere,
             http by elsewhere,
+            edge by elsewhere,
             variables by elsewhere,
             storage by elsewhere,
             control_socket,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log;
 use crate::call::outcome::CauseTable;
-use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
+use crate::ids::{ConnectionId, CustomerId, GroupId, MapId, NodeId, QualityKey};
 use crate::pbx::PbxKind;
 use crate::quality::settings::Settings;
 use crate::routing::rule::Rule;
@@ -43,6 +43,8 @@ pub struct Config {
     pub breaker: BreakerSettings,
     /// The HTTP server; `None`: there is none.
     pub http: Option<Http>,
+    /// What edges are told, and how.
+    pub edge: Edge,
     /// How variables are written.
     pub variables: Variables,
     /// Where state is kept.
@@ -419,6 +421,93 @@ pub enum Role {
     Read,
     /// Look, and change.
     Operate,
+}
+
+/// What edges are told, and how.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// The groups of nodes, in the order written; without any in the configuration one of all nodes.
+    pub groups: Vec<EdgeGroup>,
+    /// The xDS server; `None`: there is none.
+    pub xds: Option<Xds>,
+}
+
+/// Nodes that serve the same, each with where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeGroup {
+    /// Its name.
+    pub id: GroupId,
+    /// The name of its cluster in xDS, and of what refers to it.
+    pub cluster: String,
+    /// Its nodes, in the order written.
+    pub members: Vec<Member>,
+    /// Where Envoy is to listen for it; `None`: Envoy's own configuration says.
+    pub listener: Option<EdgeListener>,
+    /// Whether somebody is told as healthy also when no node of the group takes calls: whoever `/api/route` would answer,
+    /// and all of them where no node has a link.
+    pub fail_open: bool,
+}
+
+/// A node of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The node.
+    pub node: NodeId,
+    /// Where calls are sent; an IP address where there is an xDS server.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
+}
+
+/// Where Envoy is to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeListener {
+    /// Its address.
+    pub listen: std::net::SocketAddr,
+    /// What comes in there.
+    pub protocol: EdgeProtocol,
+}
+
+/// What comes in at an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EdgeProtocol {
+    /// Anything over TCP, passed on as it is: also TLS that ends at the PBX.
+    #[default]
+    Tcp,
+    /// HTTP, with WebSocket.
+    Http,
+}
+
+/// The xDS server.
+#[derive(Clone, Debug)]
+pub struct Xds {
+    /// Where it listens.
+    pub listen: std::net::SocketAddr,
+    /// Its TLS; `None` for plain TCP.
+    pub tls: Option<XdsTls>,
+    /// Who may subscribe; empty: everybody who reaches it, or who has a certificate where one is wanted.
+    pub tokens: Vec<XdsToken>,
+}
+
+/// TLS of the xDS server. The files are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdsTls {
+    /// Its certificate with the chain (PEM).
+    pub cert_file: PathBuf,
+    /// The key of that (PEM).
+    pub key_file: PathBuf,
+    /// Who signs the certificates that clients must show (PEM); `None`: none is asked for.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// Somebody who may subscribe.
+#[derive(Clone, Debug)]
+pub struct XdsToken {
+    /// Who it is.
+    pub name: String,
+    /// The secret.
+    pub secret: SecretString,
 }
 
 /// How variables are written.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::edge::Snapshot;
 use crate::ids::{CustomerId, NodeId, QualityKey};
 use crate::notify::notice::FailedCall;
 use crate::pbx::PbxKind;
@@ -43,6 +44,10 @@ pub struct View {
     pub mail: MailView,
     /// The HTTP server; `None` where there is to be none.
     pub http: Option<HttpView>,
+    /// What edges are told.
+    pub edge: Arc<Snapshot>,
+    /// The xDS server; `None` where there is to be none.
+    pub xds: Option<XdsSummary>,
     /// Trunks that carry calls and are not configured.
     pub unknown_trunks: Vec<UnknownTrunk>,
 }
@@ -64,6 +69,8 @@ impl View {
             storage: StorageView::default(),
             mail: MailView::default(),
             http: None,
+            edge: Arc::default(),
+            xds: None,
             unknown_trunks: Vec::new(),
         }
     }
@@ -345,6 +352,19 @@ pub struct HttpView {
     pub address: Option<String>,
     /// Why it does not; empty while it does.
     pub problem: String,
+}
+
+/// The xDS server, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct XdsSummary {
+    /// Where it listens; `None` while it does not.
+    pub address: Option<String>,
+    /// Why it does not; empty while it does.
+    pub problem: String,
+    /// Streams that are open.
+    pub clients: usize,
+    /// How many of them have rejected the latest answer of some kind.
+    pub rejecting: usize,
 }
 
 /// A trunk that carries calls and is not configured.

@@ -5,6 +5,7 @@
 
 mod connections;
 mod credentials;
+mod edge;
 mod extras;
 mod http;
 mod judged;
@@ -72,6 +73,7 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let control_socket = check.control_socket(context.file);
     let log = check.log();
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
+    let edge = check.edge(&nodes);
     let connections: Vec<Connection> = connections.into_iter().map(|(connection, _)| connection).collect();
     let config = Config {
         nodes,
@@ -84,6 +86,7 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
         balancing,
         breaker,
         http,
+        edge,
         variables,
         storage,
         control_socket,

@@ -1,0 +1,80 @@
+//! The dialogue with one client over one stream, as a state machine in two dialects. Pure: time is an argument, and what
+//! is to be sent is returned.
+//!
+//! A client names what it wants and gets it; it accepts (ACK) or rejects (NACK) each answer by its nonce. One answer per kind
+//! is under way at a time: a client that is slow to take one gets the latest state with the next and nothing of what came
+//! between, so nothing piles up for anybody.
+
+use super::resources::Resources;
+use super::view::{Protocol, SubscriptionView};
+use crate::time::Timestamp;
+
+/// Who a client says it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Client {
+    /// `node.id`.
+    pub node: String,
+    /// `node.cluster`.
+    pub cluster: String,
+    /// Its program with its version.
+    pub software: String,
+}
+
+/// One of the two dialects.
+pub trait Dialogue: Send + 'static {
+    /// What the client sends.
+    type Request: Send;
+    /// What it is sent.
+    type Response: Send;
+    /// Which one it is.
+    const PROTOCOL: Protocol;
+
+    /// A stream was opened.
+    fn open(now: Timestamp) -> Self;
+
+    /// The client says something: what it is to be sent for it.
+    ///
+    /// # Errors
+    /// [`Fault`], where the stream is to be ended.
+    fn take(
+        &mut self,
+        request: Self::Request,
+        resources: &Resources,
+        now: Timestamp,
+    ) -> Result<Vec<Self::Response>, Fault>;
+
+    /// There are other resources: what the client is to be sent for it now.
+    fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<Self::Response>;
+
+    /// When the client will have been waited for long enough, unless it says something.
+    fn deadline(&self) -> Option<Timestamp>;
+
+    /// Why the stream is to be ended, where a deadline has passed.
+    fn overdue(&self, now: Timestamp) -> Option<Fault>;
+
+    /// Who the client is; `None` until it has said so.
+    fn client(&self) -> Option<&Client>;
+
+    /// What it asked for, and how that goes.
+    fn subscriptions(&self) -> Vec<SubscriptionView>;
+
+    /// Types that it asked for and that are not served.
+    fn unserved(&self) -> &[String];
+}
+
+/// Why a stream is ended here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The client sends something that the protocol does not know.
+    #[error("it talks nonsense: {0}")]
+    Nonsense(String),
+    /// It asks for too much.
+    #[error("it asks for too much: {0}")]
+    TooMuch(String),
+    /// It sends more than any client needs to.
+    #[error("it floods: {0}")]
+    Flood(String),
+    /// It neither accepts nor rejects what it was sent.
+    #[error("it took nothing for {0} s")]
+    Silent(u64),
+}
