@@ -11,4 +11,5 @@ pub mod dialogue;
 pub mod kind;
 pub mod protocol;
 pub mod resources;
+pub mod tls;
 pub mod view;
