@@ -31,6 +31,7 @@ use crate::balance::Router;
 use crate::clock::Clock;
 use crate::config::model::Mode;
 use crate::dialplan::readback::Probes;
+use crate::edge::Snapshot;
 use crate::engine::reload::Reloader;
 use crate::engine::request::Desk;
 use crate::engine::view::{ChangeView, View};
@@ -47,6 +48,8 @@ pub struct Sources {
     pub view: watch::Receiver<Arc<View>>,
     /// Every change of a connection's state; each event stream subscribes.
     pub changes: broadcast::Sender<Arc<ChangeView>>,
+    /// What edges are told.
+    pub endpoints: watch::Receiver<Arc<Snapshot>>,
     /// Who chooses a node.
     pub router: Router,
     /// How a node is chosen where the question names no mode.

@@ -11,7 +11,9 @@ use utoipa_axum::routes;
 
 use super::app::App;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{changes, connections, events, health, history, maps, nodes, outbox, reload, route, status};
+use super::routes::{
+    changes, connections, endpoints, events, health, history, maps, nodes, outbox, reload, route, status,
+};
 
 /// What is said of all paths together.
 #[derive(utoipa::OpenApi)]
@@ -26,13 +28,14 @@ use super::routes::{changes, connections, events, health, history, maps, nodes, 
     tags(
         (name = "routing", description = "Which node the next call should go to"),
         (name = "nodes", description = "The PBXs"),
+        (name = "edges", description = "What edges are told"),
         (name = "connections", description = "The vendors' trunks"),
         (name = "maps", description = "Route maps: their hunt orders, and what a call would try"),
         (name = "status", description = "Everything at once"),
         (name = "outbox", description = "Mails"),
         (name = "health", description = "For whoever watches the process"),
     ),
-    components(schemas(Problem, events::Hello<'_>, events::Lost, changes::ChangeAnswer<'_>)),
+    components(schemas(Problem, events::Hello<'_>, events::Lost, endpoints::EndpointsEvent<'_>, changes::ChangeAnswer<'_>)),
     security((), ("token" = [])),
     modifiers(&Token),
 )]
@@ -71,6 +74,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(connections::reset))
         .routes(routes!(changes::changes))
         .routes(routes!(events::events))
+        .routes(routes!(endpoints::endpoints))
         .routes(routes!(status::status))
         .routes(routes!(maps::maps))
         .routes(routes!(maps::map))

@@ -23,6 +23,7 @@ use crate::config::model::Config;
 use crate::control::{self, ControlError};
 use crate::dialplan::apply::{self, Applier};
 use crate::dialplan::readback::Probes;
+use crate::edge::Snapshot;
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::local::Machine;
@@ -128,10 +129,12 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
     let reloader = loader.map(reload).unwrap_or_default();
     let router = Router::new(fastrand::u64(..));
     let (changes, _) = broadcast::channel(CHANGES_KEPT);
+    let endpoints = watch::Sender::new(Arc::new(Snapshot::default()));
     let http = config.http.as_ref().map(|http| {
         let sources = Sources {
             view: view.subscribe(),
             changes: changes.clone(),
+            endpoints: endpoints.subscribe(),
             router: router.clone(),
             mode: config.balancing.mode,
             desk: desk.clone(),
@@ -151,6 +154,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
         router: router.clone(),
         view,
         changes: changes.clone(),
+        endpoints,
         http: http.clone(),
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
@@ -279,6 +283,7 @@ struct Outputs {
     router: Router,
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
+    endpoints: watch::Sender<Arc<Snapshot>>,
     http: Option<watch::Receiver<Listening>>,
 }
 
@@ -297,12 +302,13 @@ struct Driver {
     started_at: Timestamp,
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
+    endpoints: watch::Sender<Arc<Snapshot>>,
     http: Option<watch::Receiver<Listening>>,
 }
 
 impl Driver {
     fn new(engine: Engine, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
-        let Outputs { config, writer, mail, router, view, changes, http } = outputs;
+        let Outputs { config, writer, mail, router, view, changes, endpoints, http } = outputs;
         let started_at = clock.now();
         let names = engine.config().nodes.iter().map(|node| &node.id);
         let leases = Leases::new(engine.config().balancing.lease, &router.counters(), names);
@@ -320,6 +326,7 @@ impl Driver {
             started_at,
             view,
             changes,
+            endpoints,
             http,
         };
         driver.perform_effects();
@@ -481,6 +488,7 @@ impl Driver {
             let Listening { address, problem } = http.borrow().clone();
             HttpView { address: address.map(|address| address.to_string()), problem }
         });
+        view.edge = self.endpoints.borrow().clone();
         view.routing = routing_view(&self.router.picture());
         self.view.send_replace(Arc::new(view));
     }

@@ -4,7 +4,8 @@ use pointsman::balance::Picture;
 use pointsman::engine::view::View;
 use serde_json::json;
 
-use crate::client::{get, send};
+use crate::client::{Answer, get, send};
+use crate::picture::snapshot;
 use crate::stage::Stage;
 
 #[tokio::test]
@@ -108,6 +109,25 @@ async fn the_whole_picture_and_the_maps_can_be_read() {
     let maps = get(stage.address, "/api/maps").await.json();
     assert_eq!(maps["maps"][0]["hunt_order"], json!(["vendor-b", "vendor-a"]));
     assert_eq!(maps["maps"][0]["blocked"], json!(["vendor-c"]));
+}
+
+#[tokio::test]
+async fn what_edges_are_told_is_answered_whole_or_as_known() {
+    let stage = Stage::set().await;
+    let detail = get(stage.address, "/api/endpoints").await.problem(503, "/api/endpoints");
+    assert!(detail.contains("go on with what you hold"), "{detail}");
+    let told = snapshot(1_700_000_000_000_004, stage.clock.now());
+    stage.tell_edges(told.clone());
+    let answer = get(stage.address, "/api/endpoints").await;
+    assert_eq!((answer.status, answer.json()), (200, json!(told)));
+    assert_eq!(answer.json()["groups"][1]["endpoints"][0]["health"], json!("healthy"));
+    let head = |answer: &Answer| ["etag", "cache-control"].map(|name| answer.header(name).unwrap().to_owned());
+    assert_eq!(head(&answer), ["\"1700000000000004\"", "no-cache"]);
+    let again = send(stage.address, "GET", "/api/endpoints", &[("if-none-match", &head(&answer)[0])], "").await;
+    assert_eq!((again.status, again.body.as_str(), head(&again)), (304, "", head(&answer)));
+    stage.tell_edges(snapshot(1_700_000_000_000_005, stage.clock.now()));
+    let other = send(stage.address, "GET", "/api/endpoints", &[("if-none-match", &head(&answer)[0])], "").await;
+    assert_eq!((other.status, &other.json()["generation"]), (200, &json!(1_700_000_000_000_005_u64)));
 }
 
 #[tokio::test]

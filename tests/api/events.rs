@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman::api::Limits;
+use pointsman::edge::{EndpointGroup, Health, Snapshot};
 use pointsman::engine::view::ChangeView;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::client::Stream;
-use crate::picture::change;
+use crate::client::{Stream, get};
+use crate::picture::{change, snapshot};
 use crate::stage::{PATIENCE, Stage};
 
 /// Opens a stream and reads what every stream begins with.
@@ -58,6 +59,154 @@ async fn routing_is_told_when_it_is_news() {
         (kind.as_str(), &data["best_score"], &data["generation"], id),
         ("routing", &json!(50.0), &json!(5), None)
     );
+}
+
+/// The next event, which is of what edges are told.
+async fn endpoints(stream: &mut Stream) -> Value {
+    let (kind, data, id) = stream.next().await.unwrap();
+    assert_eq!((kind.as_str(), id), ("endpoints", None), "{data}");
+    data
+}
+
+#[tokio::test]
+async fn what_edges_are_told_comes_whole_and_then_by_what_changes() {
+    let stage = Stage::set().await;
+    let whole = snapshot(4, stage.clock.now());
+    stage.tell_edges(whole.clone());
+    let mut stream = open(&stage).await;
+    let told = endpoints(&mut stream).await;
+    assert_eq!((&told["generation"], &told["after"], &told["at"]), (&json!(4), &json!(null), &json!(whole.at)));
+    assert_eq!(told["groups"], json!(whole.groups));
+
+    let mut other = whole.clone();
+    other.generation = 7;
+    other.groups[1].endpoints[0].health = Health::Unhealthy;
+    stage.tell_edges(other.clone());
+    let told = endpoints(&mut stream).await;
+    assert_eq!((&told["generation"], &told["after"]), (&json!(7), &json!(4)));
+    assert_eq!(told["groups"], json!([other.groups[1]]));
+
+    // To and fro: nothing to do, and a number to hold.
+    stage.tell_edges(Snapshot { generation: 9, ..other.clone() });
+    let told = endpoints(&mut stream).await;
+    assert_eq!((&told["generation"], &told["after"], &told["groups"]), (&json!(9), &json!(7), &json!([])));
+    // Who comes now gets it whole.
+    assert_eq!(endpoints(&mut open(&stage).await).await["groups"], json!(other.groups));
+}
+
+#[tokio::test]
+async fn there_is_nothing_to_tell_before_the_first_snapshot() {
+    let stage = Stage::set().await;
+    let mut stream = open(&stage).await;
+    stage.tell_edges(Snapshot::default());
+    stage.changes.send(Arc::new(change("vendor-a", 3, stage.clock.now()))).unwrap();
+    assert_eq!(stream.next().await.unwrap().0, "change");
+    stage.tell_edges(snapshot(1, stage.clock.now()));
+    assert_eq!(endpoints(&mut stream).await["after"], json!(null));
+}
+
+#[tokio::test]
+async fn who_comes_back_for_changes_gets_the_whole_of_what_edges_are_told() {
+    let stage = Stage::set().await;
+    stage.tell_edges(snapshot(4, stage.clock.now()));
+    let last_seen = stage.view.borrow().changes.first().map(id_of);
+    let mut stream = Stream::open(stage.address, last_seen.as_deref()).await;
+    assert_eq!(stream.next().await.unwrap().1["resumed"], json!(true));
+    stream.next().await.unwrap();
+    assert_eq!(endpoints(&mut stream).await["after"], json!(null));
+}
+
+fn id_of(change: &ChangeView) -> String {
+    format!("{}-{}-{}", change.change.at.as_micros(), change.change.epoch.0, change.key.connection)
+}
+
+/// A client as the documentation wants it.
+#[derive(Default)]
+struct Edge {
+    generation: u64,
+    groups: Vec<EndpointGroup>,
+}
+
+impl Edge {
+    /// Whether the event could be used.
+    fn take(&mut self, told: &Value) -> bool {
+        let groups: Vec<EndpointGroup> = serde_json::from_value(told["groups"].clone()).unwrap();
+        match told["after"].as_u64() {
+            None => self.groups = groups,
+            Some(after) if after == self.generation => {
+                for group in groups {
+                    let place = self.groups.iter().position(|known| known.id == group.id).unwrap();
+                    self.groups[place] = group;
+                }
+            }
+            Some(_) => return told["generation"].as_u64().unwrap() <= self.generation,
+        }
+        self.generation = told["generation"].as_u64().unwrap();
+        true
+    }
+}
+
+/// Whatever is told in which order and however slowly it is read: who follows holds what there is, and so does who missed
+/// an event and asks.
+#[tokio::test]
+async fn a_client_that_follows_holds_what_there_is() {
+    let stage = Stage::set().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut now = snapshot(1, stage.clock.now());
+    stage.tell_edges(now.clone());
+    let mut stream = open(&stage).await;
+    let (mut follows, mut misses) = (Edge::default(), Edge::default());
+    let mut asked = 0;
+    for round in 2..300 {
+        now.generation = round;
+        let group = random.choice(&mut now.groups).unwrap();
+        let endpoint = random.choice(&mut group.endpoints).unwrap();
+        endpoint.weight = random.u32(1..4);
+        endpoint.health = random.choice([Health::Healthy, Health::Unhealthy, Health::Draining]).unwrap();
+        stage.tell_edges(now.clone());
+        if random.bool() && round != 299 {
+            continue;
+        }
+        while follows.generation != round {
+            let told = endpoints(&mut stream).await;
+            assert!(follows.take(&told), "nothing is missed on a stream: {told}");
+            if random.u8(..) < 200 && !misses.take(&told) {
+                misses.take(&get(stage.address, "/api/endpoints").await.json());
+                asked += 1;
+            }
+        }
+        assert_eq!(follows.groups, now.groups, "{round}");
+    }
+    assert!(asked > 0, "the test is about one that misses something");
+    misses.take(&get(stage.address, "/api/endpoints").await.json());
+    assert_eq!((misses.generation, misses.groups), (now.generation, now.groups));
+}
+
+#[tokio::test]
+async fn a_reader_that_is_slow_gets_the_latest_and_nothing_piles_up() {
+    let stage = Stage::set().await;
+    let mut told = snapshot(1, stage.clock.now());
+    for group in &mut told.groups {
+        group.cluster = "x".repeat(64 * 1024);
+    }
+    stage.tell_edges(told.clone());
+    let mut slow = greeted(Stream::open_narrow(stage.address).await).await;
+    endpoints(&mut slow).await;
+    let mut quick = open(&stage).await;
+    endpoints(&mut quick).await;
+    for generation in 2..=100 {
+        told.generation = generation;
+        told.groups.iter_mut().for_each(|group| group.endpoints[0].weight = u32::try_from(generation).unwrap());
+        stage.tell_edges(told.clone());
+        assert_eq!(endpoints(&mut quick).await["generation"], json!(generation));
+    }
+    let (mut count, mut last) = (0, 0);
+    while last != 100 {
+        let told = endpoints(&mut slow).await;
+        assert_eq!(told["after"].as_u64().unwrap(), last.max(1));
+        (count, last) = (count + 1, told["generation"].as_u64().unwrap());
+    }
+    assert!(count < 60, "{count} of what the system and the server hold for a connection");
 }
 
 #[tokio::test]

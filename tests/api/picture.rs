@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use pointsman::balance::{Candidate, Picture};
 use pointsman::call::outcome::Outcome;
+use pointsman::edge::{Endpoint, EndpointGroup, Health, Snapshot};
 use pointsman::engine::view::{
     BreakerState, BreakerView, Calls, ChangeView, ConnectionView, LinkState, LinkView, MailView, MapView, NodeView,
     RoutingView, StorageView, UnknownTrunk, VariablesView, View,
 };
-use pointsman::ids::{ConnectionId, CustomerId, MapId, NodeId, QualityKey};
+use pointsman::ids::{ConnectionId, CustomerId, GroupId, MapId, NodeId, QualityKey};
 use pointsman::notify::notice::FailedCall;
 use pointsman::pbx::PbxKind;
 use pointsman::quality::machine::{Change, Reason, State};
@@ -50,6 +51,23 @@ pub(crate) fn view(now: Timestamp) -> View {
         unknown_trunks: vec![UnknownTrunk { node: node_id("pbx-01"), trunk: "a \"b\"\n\u{1b}c".into(), attempts: 3 }],
         ..View::empty(now)
     }
+}
+
+/// What edges are told: two groups of the two nodes.
+pub(crate) fn snapshot(generation: u64, at: Timestamp) -> Snapshot {
+    let group = |id: &str, port| EndpointGroup {
+        id: GroupId::new(id).unwrap(),
+        cluster: format!("{id}-cluster"),
+        endpoints: vec![
+            endpoint("pbx-01", "10.0.0.1", port, Health::Healthy, 67),
+            endpoint("pbx-02", "10.0.0.2", port, Health::Draining, 1),
+        ],
+    };
+    Snapshot { generation, at, groups: vec![group("sip", 5060), group("wss", 7443)] }
+}
+
+fn endpoint(node: &str, address: &str, port: u16, health: Health, weight: u32) -> Endpoint {
+    Endpoint { node: node_id(node), address: address.to_owned(), port, health, weight, stands_in: false }
 }
 
 /// What the router answers from: one node.

@@ -11,6 +11,7 @@ use pointsman::clock::Clock;
 use pointsman::config::model::{Http, Mode, Role, Token};
 use pointsman::config::{Format, Purpose, load_text};
 use pointsman::dialplan::readback::Probes;
+use pointsman::edge::Snapshot;
 use pointsman::engine::reload::Reloader;
 use pointsman::engine::request::{Asked, Desk, Refused, Request};
 use pointsman::engine::view::{ChangeView, View};
@@ -35,6 +36,7 @@ pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) changes: broadcast::Sender<Arc<ChangeView>>,
+    pub(crate) endpoints: watch::Sender<Arc<Snapshot>>,
     pub(crate) router: Router,
     /// What the engine was asked.
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
@@ -48,6 +50,7 @@ pub(crate) struct Stage {
 pub(crate) struct Played {
     pub(crate) sources: Sources,
     pub(crate) view: watch::Sender<Arc<View>>,
+    pub(crate) endpoints: watch::Sender<Arc<Snapshot>>,
     pub(crate) router: Router,
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
     pub(crate) others: Tasks,
@@ -57,6 +60,7 @@ pub(crate) fn play(clock: Clock) -> Played {
     let others = Tasks::new();
     let (view, seen) = watch::channel(Arc::new(picture::view(clock.now())));
     let (changes, _) = broadcast::channel(8);
+    let endpoints = watch::Sender::new(Arc::default());
     let (desk, queue) = Desk::new();
     let asked = play_engine(queue, &others);
     let router = Router::new(0);
@@ -64,6 +68,7 @@ pub(crate) fn play(clock: Clock) -> Played {
     let sources = Sources {
         view: seen.clone(),
         changes,
+        endpoints: endpoints.subscribe(),
         router: router.clone(),
         mode: Mode::BestScore,
         desk,
@@ -74,7 +79,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         history: History::of(Path::new("/nonexistent/pointsman.db"), &others),
         reloader: Reloader::default(),
     };
-    Played { sources, view, router, asked, others }
+    Played { sources, view, endpoints, router, asked, others }
 }
 
 /// Notes what is asked; knows the nodes and connections of the picture.
@@ -163,13 +168,18 @@ impl Stage {
         let changes = played.sources.changes.clone();
         let handle = api::serve_with(&http(([127, 0, 0, 1], 0).into(), tokens), played.sources, limits, &tasks);
         let address = listening(&handle).await.address.unwrap();
-        let Played { view, router, asked, others, .. } = played;
-        Self { address, view, changes, router, asked, clock, tasks, _others: others }
+        let Played { view, endpoints, router, asked, others, .. } = played;
+        Self { address, view, changes, endpoints, router, asked, clock, tasks, _others: others }
     }
 
     /// What the engine was asked since this was called last.
     pub(crate) fn asked(&self) -> Vec<Request> {
         std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// Tells edges something.
+    pub(crate) fn tell_edges(&self, snapshot: Snapshot) {
+        self.endpoints.send_replace(Arc::new(snapshot));
     }
 
     /// Publishes the picture, changed.

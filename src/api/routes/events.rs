@@ -1,4 +1,4 @@
-//! Changes as they happen, as server-sent events.
+//! Changes as they happen, and what edges are told, as server-sent events.
 //!
 //! A client that comes back says which change it saw last (`Last-Event-ID`) and gets those that came after it, as far as
 //! the picture holds them. One that is too slow is not waited for: it hears that it missed something, and is closed.
@@ -20,9 +20,11 @@ use utoipa::ToSchema;
 
 use super::Asked;
 use super::changes::{ChangeAnswer, id};
+use super::endpoints::EndpointsEvent;
 use crate::api::UNBUFFERED;
 use crate::api::app::App;
 use crate::api::problem::Problem;
+use crate::edge::Snapshot;
 use crate::engine::view::{ChangeView, RoutingView, View};
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
@@ -54,9 +56,10 @@ pub(in crate::api) struct Lost {
 /// Changes as they happen
 ///
 /// Server-sent events. `hello` comes first; `change` is a change of a connection's state, as in `/api/changes`; `routing`
-/// is which node is best, whenever that is another or has another score; `lost` says that this client was too slow and is
-/// closed. Who connects again with the header `Last-Event-ID` gets the changes since, as far as they are among the last
-/// 100; `hello` says whether they are.
+/// is which node is best, whenever that is another or has another score; `endpoints` is what edges are told, all of it
+/// first and then what changes, for who holds the generation `after` (who does not asks `/api/endpoints`); `lost` says that
+/// this client was too slow and is closed. Who connects again with the header `Last-Event-ID` gets the changes since, as
+/// far as they are among the last 100; `hello` says whether they are.
 #[utoipa::path(get, path = "/api/events", tag = "connections",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last change seen")), responses(
     (status = 200, description = "The stream", body = String, content_type = "text/event-stream"),
@@ -79,6 +82,9 @@ struct Feed {
     changes: broadcast::Receiver<Arc<ChangeView>>,
     view: watch::Receiver<Arc<View>>,
     routing: RoutingView,
+    endpoints: watch::Receiver<Arc<Snapshot>>,
+    /// The snapshot that was told last.
+    held: Arc<Snapshot>,
     /// Changes that were told from the picture and may come once more.
     told: HashSet<String>,
     ended: bool,
@@ -101,6 +107,8 @@ impl Feed {
             changes,
             view,
             routing: now.routing.clone(),
+            endpoints: app.sources.endpoints.clone(),
+            held: Arc::default(),
             told: HashSet::new(),
             ended: false,
             tasks: app.tasks.clone(),
@@ -120,6 +128,7 @@ impl Feed {
         };
         self.ready.push_back(event("hello", &hello));
         self.ready.push_back(event("routing", &view.routing));
+        self.look_at_endpoints();
         // One that is not among them any more is too old: then all of them came after it.
         let newer = missed.map_or(0, |missed| missed.unwrap_or(view.changes.len()));
         for change in view.changes[..newer].iter().rev() {
@@ -141,6 +150,10 @@ impl Feed {
                 change = self.changes.recv() => self.take(change),
                 seen = self.view.changed() => match seen {
                     Ok(()) => self.look(),
+                    Err(_) => return None,
+                },
+                seen = self.endpoints.changed() => match seen {
+                    Ok(()) => self.look_at_endpoints(),
                     Err(_) => return None,
                 },
             }
@@ -167,6 +180,15 @@ impl Feed {
             self.ready.push_back(event("routing", &routing));
         }
         self.routing = routing;
+    }
+
+    /// The latest snapshot, whatever came between; before the first there is nothing to tell.
+    fn look_at_endpoints(&mut self) {
+        let now = Arc::clone(&self.endpoints.borrow_and_update());
+        if now.generation != self.held.generation {
+            self.ready.push_back(event("endpoints", &EndpointsEvent::after(&self.held, &now)));
+            self.held = now;
+        }
     }
 }
 

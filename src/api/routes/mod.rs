@@ -2,6 +2,7 @@
 
 pub(super) mod changes;
 pub(super) mod connections;
+pub(super) mod endpoints;
 pub(super) mod events;
 pub(super) mod health;
 pub(super) mod history;
