@@ -5,6 +5,9 @@
 //! is under way at a time: a client that is slow to take one gets the latest state with the next and nothing of what came
 //! between, so nothing piles up for anybody.
 
+mod rejections;
+
+pub use self::rejections::{Part, Rejections};
 use super::resources::Resources;
 use super::view::{Protocol, SubscriptionView};
 use crate::time::Timestamp;
@@ -32,7 +35,7 @@ pub trait Dialogue: Send + 'static {
     /// A stream was opened.
     fn open(now: Timestamp) -> Self;
 
-    /// The client says something: what it is to be sent for it.
+    /// The client says something: what it is to be sent for it. What it rejects is remembered for its next streams.
     ///
     /// # Errors
     /// [`Fault`], where the stream is to be ended.
@@ -40,6 +43,7 @@ pub trait Dialogue: Send + 'static {
         &mut self,
         request: Self::Request,
         resources: &Resources,
+        rejections: &mut Rejections,
         now: Timestamp,
     ) -> Result<Vec<Self::Response>, Fault>;
 
