@@ -16,6 +16,7 @@
 
 pub mod api;
 pub mod balance;
+mod bearer;
 pub mod call;
 pub mod cli;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod dialplan;
 pub mod edge;
 pub mod engine;
 pub mod ids;
+pub mod listen;
 pub mod notify;
 pub mod pbx;
 pub mod plot;

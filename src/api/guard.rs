@@ -7,12 +7,10 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
-use secrecy::ExposeSecret;
-use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
 
 use super::problem::Problem;
 use super::session;
+use crate::bearer::{self, Digest, bearer};
 use crate::config::model::{Http, Role, Token};
 use crate::time::Timestamp;
 
@@ -78,12 +76,11 @@ pub(super) struct Guard {
     tokens: Vec<Known>,
 }
 
-/// A token as it is kept: its secret cannot be read from it, and every digest has the same length, so that comparing
-/// takes the same time for every guess. The digest makes sessions, so it is not to be seen either: there is no `Debug`.
+/// A token as it is kept. Its digest makes sessions, so it is not to be seen either: there is no `Debug`.
 struct Known {
     name: Arc<str>,
     role: Role,
-    digest: session::Digest,
+    digest: Digest,
 }
 
 impl Known {
@@ -97,7 +94,7 @@ impl Guard {
         let known = |token: &Token| Known {
             name: token.name.as_str().into(),
             role: token.role,
-            digest: Sha256::digest(token.secret.expose_secret().as_bytes()).into(),
+            digest: bearer::digest(&token.secret),
         };
         Self { tokens: http.tokens.iter().map(known).collect() }
     }
@@ -160,16 +157,7 @@ impl Guard {
     }
 
     fn owner(&self, secret: &[u8]) -> Option<&Known> {
-        let digest: session::Digest = Sha256::digest(secret).into();
-        // All of them are compared, whichever fits.
-        let mut found = None;
-        for known in &self.tokens {
-            let equal: Choice = known.digest.ct_eq(&digest);
-            if bool::from(equal) {
-                found = Some(known);
-            }
-        }
-        found
+        bearer::owner(secret, &self.tokens, |known| &known.digest)
     }
 
     fn in_session(&self, headers: &HeaderMap, now: Timestamp) -> Option<&Known> {
@@ -177,12 +165,6 @@ impl Guard {
             self.tokens.iter().find(|known| session::check(session, &known.name, &known.digest, now))
         })
     }
-}
-
-fn bearer(header: &[u8]) -> Option<&[u8]> {
-    let (scheme, secret) = header.split_at_checked("bearer ".len())?;
-    let secret = secret.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !secret.is_empty()).then_some(secret)
 }
 
 /// A page of others can have its name point to this machine and then read everything (DNS rebinding); the browser still

@@ -21,7 +21,6 @@ mod routes;
 mod server;
 mod session;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,12 +114,3 @@ const UNBUFFERED: [(&str, &str); 1] = [("x-accel-buffering", "no")];
 
 /// Longest body of a request: a load, a pin, an order, each with a reason in words.
 pub const MAX_BODY: usize = 64 * 1024;
-
-/// Whether the server can be reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listening {
-    /// Where, while it listens.
-    pub address: Option<SocketAddr>,
-    /// Why it does not; empty while it does.
-    pub problem: String,
-}

@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,13 +15,14 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
 use super::guard::{Guard, Peer};
-use super::{Limits, Listening, Sources, app};
+use super::{Limits, Sources, app};
 use crate::config::model::Http;
+use crate::listen::{Door, Listening};
 use crate::tasks::Tasks;
 
 /// Longest head of a request. A token and what browsers add fit many times.
@@ -33,9 +33,6 @@ const MAX_HEADERS: usize = 100;
 
 /// Most that the system keeps of what a client has not taken yet: many that take nothing must not cost gigabytes.
 const SEND_BUFFER: usize = 256 * 1024;
-
-/// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The running server.
 #[derive(Clone, Debug)]
@@ -61,70 +58,25 @@ pub fn serve_with(http: &Http, sources: Sources, limits: Limits, tasks: &Tasks) 
     let places = Arc::new(Semaphore::new(limits.connections));
     let router = app::router(sources, Guard::new(http), limits, &places, tasks);
     let (listening, seen) = watch::channel(Listening::default());
-    let server = Server { listen: http.listen, router, limits, places, listening, tasks: tasks.clone() };
+    let door = Door { what: "the HTTP API", listen: http.listen, places, bind_again: limits.bind_again, listening };
+    let server = Server { door, router, limits, tasks: tasks.clone() };
     tasks.spawn(server.run());
     Handle { listening: seen }
 }
 
 struct Server {
-    listen: SocketAddr,
+    door: Door,
     router: Router,
     limits: Limits,
-    places: Arc<Semaphore>,
-    listening: watch::Sender<Listening>,
     tasks: Tasks,
 }
 
 impl Server {
     async fn run(self) {
+        let opened = |address| tracing::info!(%address, "the dashboard and the HTTP API are at http://{address}/");
         tokio::select! {
-            () = self.serve() => {}
+            () = self.door.open(opened, |stream, peer, place| self.welcome(stream, peer, place)) => {}
             () = self.tasks.stopping() => {}
-        }
-    }
-
-    async fn serve(&self) {
-        let listener = self.bind().await;
-        loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    // The places are never closed.
-                    let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
-                    self.welcome(stream, peer, place);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client of the HTTP API");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    async fn bind(&self) -> TcpListener {
-        loop {
-            let bound = TcpListener::bind(self.listen).await;
-            match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
-                Ok((address, listener)) => {
-                    tracing::info!(%address, "the dashboard and the HTTP API are at http://{address}/");
-                    self.listening.send_replace(Listening { address: Some(address), problem: String::new() });
-                    return listener;
-                }
-                Err(error) => self.tell_problem(&error.to_string()),
-            }
-            tokio::time::sleep(self.limits.bind_again).await;
-        }
-    }
-
-    /// In the log once, not at every try.
-    fn tell_problem(&self, error: &str) {
-        let problem = format!("the HTTP API cannot listen on {}: {error}", self.listen);
-        let news = self.listening.send_if_modified(|listening| {
-            let news = listening.problem != problem;
-            problem.clone_into(&mut listening.problem);
-            news
-        });
-        if news {
-            tracing::error!("{problem}; everything else works, and this is tried again");
         }
     }
 

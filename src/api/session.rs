@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::bearer::Digest;
 use crate::time::Timestamp;
 
 /// The cookie.
@@ -26,9 +27,6 @@ pub(super) const LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the MAC is over begins with this: whatever else may be made of the same key is not a session.
 const DOMAIN: &[u8] = b"pointsman session\0";
-
-/// The digest of a token's secret.
-pub(super) type Digest = [u8; 32];
 
 /// A session of this token, from now on.
 pub(super) fn issue(name: &str, key: &Digest, now: Timestamp) -> String {

@@ -9,6 +9,10 @@
 //! balance::Picture ──group──> Vec<EndpointGroup> ──pace──> feed: watch<Snapshot> ──> xds, /api/events, /api/endpoints
 //! ```
 
+pub mod feed;
+pub mod group;
+pub mod pace;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupId, NodeId};

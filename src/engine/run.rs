@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::api::{self, Listening, Sources};
+use crate::api::{self, Sources};
 use crate::balance::lease::{Leases, TICK};
 use crate::balance::{Picture, Router};
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ use crate::config::model::Config;
 use crate::control::{self, ControlError};
 use crate::dialplan::apply::{self, Applier};
 use crate::dialplan::readback::Probes;
-use crate::edge::Snapshot;
+use crate::edge::{Snapshot, feed};
 use crate::engine::core::Engine;
 use crate::engine::effect::Effect;
 use crate::engine::local::Machine;
@@ -31,6 +31,7 @@ use crate::engine::reload::{Loader, Reloader};
 use crate::engine::request::{Asked, Desk};
 use crate::engine::view::{ChangeView, HttpView, RoutingView, View};
 use crate::ids::LegId;
+use crate::listen::Listening;
 use crate::notify::kept::Kept;
 use crate::notify::run::{KeptMail, Mail, OutboxDesk};
 use crate::pbx::command::Command;
@@ -129,12 +130,13 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
     let reloader = loader.map(reload).unwrap_or_default();
     let router = Router::new(fastrand::u64(..));
     let (changes, _) = broadcast::channel(CHANGES_KEPT);
-    let endpoints = watch::Sender::new(Arc::new(Snapshot::default()));
+    let (pictures, pictured) = watch::channel(Arc::default());
+    let edge = feed::start(&config.edge.groups, &config.scoring, pictured, clock, &serving);
     let http = config.http.as_ref().map(|http| {
         let sources = Sources {
             view: view.subscribe(),
             changes: changes.clone(),
-            endpoints: endpoints.subscribe(),
+            endpoints: edge.clone(),
             router: router.clone(),
             mode: config.balancing.mode,
             desk: desk.clone(),
@@ -152,9 +154,10 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
         writer: writer.clone(),
         mail,
         router: router.clone(),
+        pictures,
+        edge,
         view,
         changes: changes.clone(),
-        endpoints,
         http: http.clone(),
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
@@ -281,9 +284,10 @@ struct Outputs {
     writer: Writer,
     mail: Mail,
     router: Router,
+    pictures: watch::Sender<Arc<Picture>>,
+    edge: watch::Receiver<Arc<Snapshot>>,
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
-    endpoints: watch::Sender<Arc<Snapshot>>,
     http: Option<watch::Receiver<Listening>>,
 }
 
@@ -296,19 +300,21 @@ struct Driver {
     writer: Writer,
     mail: Mail,
     router: Router,
+    /// What the router answers from, for whoever passes it on.
+    pictures: watch::Sender<Arc<Picture>>,
+    edge: watch::Receiver<Arc<Snapshot>>,
     leases: Leases,
     machine: Machine,
     clock: Clock,
     started_at: Timestamp,
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
-    endpoints: watch::Sender<Arc<Snapshot>>,
     http: Option<watch::Receiver<Listening>>,
 }
 
 impl Driver {
     fn new(engine: Engine, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
-        let Outputs { config, writer, mail, router, view, changes, endpoints, http } = outputs;
+        let Outputs { config, writer, mail, router, pictures, edge, view, changes, http } = outputs;
         let started_at = clock.now();
         let names = engine.config().nodes.iter().map(|node| &node.id);
         let leases = Leases::new(engine.config().balancing.lease, &router.counters(), names);
@@ -320,13 +326,14 @@ impl Driver {
             writer,
             mail,
             router,
+            pictures,
+            edge,
             leases,
             machine,
             clock,
             started_at,
             view,
             changes,
-            endpoints,
             http,
         };
         driver.perform_effects();
@@ -415,6 +422,7 @@ impl Driver {
                 &self.engine.config().scoring,
                 panic,
             ));
+            self.pictures.send_replace(self.router.picture());
         }
         // Also of a picture that has not changed: what is told now and then may be due by now.
         let picture = self.router.picture();
@@ -488,7 +496,7 @@ impl Driver {
             let Listening { address, problem } = http.borrow().clone();
             HttpView { address: address.map(|address| address.to_string()), problem }
         });
-        view.edge = self.endpoints.borrow().clone();
+        view.edge = self.edge.borrow().clone();
         view.routing = routing_view(&self.router.picture());
         self.view.send_replace(Arc::new(view));
     }

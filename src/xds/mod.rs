@@ -7,6 +7,7 @@
 //! edge::Snapshot ──resources──> watch<Resources> ──> one task per stream: dialogue (pure) ──> the client
 //! ```
 
+pub mod clients;
 pub mod dialogue;
 pub mod kind;
 pub mod protocol;

@@ -65,6 +65,14 @@ pub struct ClientView {
     pub unserved: Vec<String>,
 }
 
+impl ClientView {
+    /// Whether it has rejected the latest answer of some kind.
+    #[must_use]
+    pub fn rejects(&self) -> bool {
+        self.subscriptions.iter().any(|subscription| subscription.rejection.is_some())
+    }
+}
+
 /// Which of the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pointsman::api::{self, Handle, Limits, Listening, Sources};
+use pointsman::api::{self, Handle, Limits, Sources};
 use pointsman::balance::Router;
 use pointsman::clock::Clock;
 use pointsman::config::model::{Http, Mode, Role, Token};
@@ -15,6 +15,7 @@ use pointsman::edge::Snapshot;
 use pointsman::engine::reload::Reloader;
 use pointsman::engine::request::{Asked, Desk, Refused, Request};
 use pointsman::engine::view::{ChangeView, View};
+use pointsman::listen::Listening;
 use pointsman::notify::kept::Kept;
 use pointsman::notify::letter::{Delivery, DeliveryState, Kind, Letter};
 use pointsman::notify::run::{KeptMail, Mail};
