@@ -30,7 +30,7 @@ const MASK_COVERS: usize = 6;
 const MASK: char = 'x';
 
 /// The text on one line, without what cannot be seen, at most `longest` characters.
-pub(super) fn line(text: &str, longest: usize) -> String {
+pub(crate) fn line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     let visible = text.chars().map(|c| if c.is_whitespace() || c.is_control() { ' ' } else { c });
     for c in visible.filter(|c| !is_invisible(*c)) {

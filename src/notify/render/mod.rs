@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 use engine::Engines;
 use facts::{Facts, facts};
 
-pub(crate) use clean::number as shown_number;
+pub(crate) use clean::{line as shown_line, number as shown_number};
 pub use load::BadTemplate;
 pub use samples::Sample;
 

@@ -5,11 +5,18 @@
 //! is under way at a time: a client that is slow to take one gets the latest state with the next and nothing of what came
 //! between, so nothing piles up for anybody.
 
+mod delta;
 mod rejections;
+mod sotw;
+mod stream;
+mod subscription;
 
+pub use self::delta::Delta;
 pub use self::rejections::{Part, Rejections};
+pub use self::sotw::Sotw;
 use super::resources::Resources;
 use super::view::{Protocol, SubscriptionView};
+use crate::notify::render::shown_line;
 use crate::time::Timestamp;
 
 /// Who a client says it is.
@@ -81,4 +88,12 @@ pub enum Fault {
     /// It neither accepts nor rejects what it was sent.
     #[error("it took nothing for {0} s")]
     Silent(u64),
+}
+
+/// Bytes of a client's text that are looked at for each character that is kept.
+const MAX_BYTES_FOR_ONE: usize = 8;
+
+/// A client's text as it is shown to people: one line of at most so many characters, all of them visible.
+fn clean(text: &str, longest: usize) -> String {
+    shown_line(&text[..text.floor_char_boundary(longest * MAX_BYTES_FOR_ONE)], longest)
 }

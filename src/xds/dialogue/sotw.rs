@@ -1,0 +1,123 @@
+//! The dialect "state of the world": a request names all that the client wants of a kind, an answer holds all of it.
+//!
+//! - A kind whose first request names nothing, or `*`, is asked for as a whole. Once a name was given, a request without
+//!   names wants nothing any more. The protocol has wildcards for clusters and listeners only; here any kind has them.
+//! - The first request of a kind on a stream is answered whatever version it brings: the client may want names that it did
+//!   not before, and the version alone does not tell. A name that was added is answered too, even where nothing is there.
+//! - The names of a request count whatever its nonce, because the client sends the latest last. It accepts or rejects only
+//!   with the nonce of the answer under way.
+//! - Clusters and listeners are gone when an answer lacks them. Of the other kinds nothing can be taken away: that such a
+//!   resource is gone is no reason for an answer, and the client drops it with what refers to it.
+//! - A rejected answer is not sent again; another one is, though the resource that was the reason may be in it: clients
+//!   take the good resources of an answer and leave the bad ones. So names that are added after it still work.
+
+use super::rejections::{Part, Rejections};
+use super::stream::{Stream, control_plane};
+use super::subscription::{Answer, EVERYTHING, OfKind, Subscription, Versions, version_of};
+use super::{Client, Dialogue, Fault};
+use crate::time::Timestamp;
+use crate::xds::kind::Kind;
+use crate::xds::protocol::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use crate::xds::resources::Resources;
+use crate::xds::view::{Protocol, SubscriptionView};
+
+/// A stream of the state of the world.
+#[derive(Debug)]
+pub struct Sotw {
+    stream: Stream,
+}
+
+impl Dialogue for Sotw {
+    type Request = DiscoveryRequest;
+    type Response = DiscoveryResponse;
+    const PROTOCOL: Protocol = Protocol::StateOfTheWorld;
+
+    fn open(now: Timestamp) -> Self {
+        Self { stream: Stream::open(now) }
+    }
+
+    fn take(
+        &mut self,
+        request: DiscoveryRequest,
+        resources: &Resources,
+        rejections: &mut Rejections,
+        now: Timestamp,
+    ) -> Result<Vec<DiscoveryResponse>, Fault> {
+        let nonce = &request.response_nonce;
+        let Some(kind) = self.stream.hear(request.node, &request.type_url, nonce, now)? else { return Ok(Vec::new()) };
+        self.stream.settle(kind, nonce, request.error_detail.as_ref(), rejections, now);
+        let (subscription, is_new) = self.stream.subscribe(kind, !request.version_info.is_empty(), rejections);
+        subscription.unanswered |= is_new;
+        name(subscription, request.resource_names)?;
+        Ok(self.update(resources, now))
+    }
+
+    fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<DiscoveryResponse> {
+        let answers = self.stream.answers(next, resources, now).into_iter();
+        answers
+            .map(|sent| DiscoveryResponse {
+                version_info: sent.answer.version,
+                resources: sent.answer.resources.iter().map(|resource| resource.body.clone()).collect(),
+                type_url: sent.kind.type_url().to_owned(),
+                nonce: sent.nonce,
+                control_plane: Some(control_plane()),
+            })
+            .collect()
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        self.stream.deadline()
+    }
+
+    fn overdue(&self, now: Timestamp) -> Option<Fault> {
+        self.stream.overdue(now)
+    }
+
+    fn client(&self) -> Option<&Client> {
+        self.stream.client()
+    }
+
+    fn subscriptions(&self) -> Vec<SubscriptionView> {
+        self.stream.views()
+    }
+
+    fn unserved(&self) -> &[String] {
+        self.stream.unserved()
+    }
+}
+
+/// The client wants these, and nothing else any more.
+fn name(subscription: &mut Subscription, names: Vec<String>) -> Result<(), Fault> {
+    if names.is_empty() && !subscription.named {
+        subscription.wildcard = true;
+        return Ok(());
+    }
+    subscription.named = true;
+    let had_everything = std::mem::replace(&mut subscription.wildcard, names.iter().any(|name| name == EVERYTHING));
+    subscription.unanswered |= subscription.wildcard && !had_everything;
+    let before = std::mem::take(&mut subscription.names);
+    subscription.add(names.into_iter().filter(|name| name != EVERYTHING))?;
+    subscription.owed.extend(subscription.names.difference(&before).cloned());
+    subscription.prune()
+}
+
+/// All that the client wants, where it was told something else or asked for more.
+fn next(subscription: &Subscription, kind: Kind, all: &OfKind) -> Option<Answer> {
+    let told: Versions =
+        subscription.wanted(all).map(|resource| (resource.name.clone(), resource.version.clone())).collect();
+    let changed = if kind.is_whole() {
+        told != subscription.told
+    } else {
+        told.iter().any(|(name, version)| subscription.told.get(name) != Some(version))
+    };
+    if !(changed || subscription.unanswered || !subscription.owed.is_empty()) {
+        return None;
+    }
+    let version = version_of(&told);
+    let part: Part = (String::new(), version.clone());
+    if subscription.has_rejected(&part.0, &part.1) {
+        return None;
+    }
+    let resources = subscription.wanted(all).cloned().collect();
+    Some(Answer { resources, removed: Vec::new(), version, told, parts: vec![part] })
+}
