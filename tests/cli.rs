@@ -69,7 +69,7 @@ fn without_a_configuration_it_says_where_it_looked() {
         (code, out.as_str()),
         (
             0,
-            "./pointsman.toml is good: 1 node, 1 connection (1 judged), 0 route maps, no mail, HTTP on 127.0.0.1:8321\n"
+            "./pointsman.toml is good: 1 node, 1 connection (1 judged), 0 route maps, no mail, HTTP on 127.0.0.1:8321, no xDS\n"
         )
     );
     let mut named = program(&["check"]);
@@ -77,7 +77,7 @@ fn without_a_configuration_it_says_where_it_looked() {
     assert_eq!(code, 0);
     assert!(
         out.ends_with(
-            "is good: 2 nodes, 2 connections (2 judged), 2 route maps, mail through mail.operator.example:587, HTTP on 127.0.0.1:8321\n"
+            "is good: 2 nodes, 2 connections (2 judged), 2 route maps, mail through mail.operator.example:587, HTTP on 127.0.0.1:8321, xDS on 127.0.0.1:18000\n"
         ),
         "{out}"
     );
@@ -120,7 +120,8 @@ fn a_good_configuration_is_0_as_json_too() {
         "file": sample("with-routes.toml"),
         "ok": true,
         "summary": {
-            "nodes": 2, "connections": 3, "judged": 3, "route_maps": 2, "mail": "localhost:25", "http": "127.0.0.1:8321"
+            "nodes": 2, "connections": 3, "judged": 3, "route_maps": 2, "mail": "localhost:25", "http": "127.0.0.1:8321",
+            "xds": null
         },
         "problems": [],
     });

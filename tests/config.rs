@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use pointsman::config::model::{
-    Balancing, BreakerSettings, Config, JudgePer, Language, Mode, Profile, Role, RouteEntry, RouteTarget, Scoring,
-    Security, Via, Weights,
+    Balancing, BreakerSettings, Config, EdgeGroup, EdgeListener, EdgeProtocol, JudgePer, Language, Member, Mode,
+    Profile, Role, RouteEntry, RouteTarget, Scoring, Security, Via, Weights,
 };
 use pointsman::config::{Format, Loaded, Problems, Purpose, Severity, load_text, load_with};
 use pointsman::pbx::PbxKind;
@@ -239,8 +239,17 @@ fn what_the_full_sample_has_commented_out_is_true() {
             Ok(loaded) => assert_eq!(shown(&loaded.config), usual, "{line}"),
             Err(problems) => {
                 // The last one is in the place of another key that is there.
-                let excused =
-                    ["#password_file", "#password_env", "#token_file", "#token_env", "#tls_ca_file", "#sendmail"];
+                let excused = [
+                    "#password_file",
+                    "#password_env",
+                    "#token_file",
+                    "#token_env",
+                    "#tls_ca_file",
+                    "#tls_cert_file",
+                    "#tls_key_file",
+                    "#tls_client_ca_file",
+                    "#sendmail",
+                ];
                 assert!(excused.iter().any(|key| line.starts_with(key)), "{line}\n{problems}");
             }
         }
@@ -1036,6 +1045,336 @@ fn who_does_not_serve_needs_no_token() {
     // The same goes for a server that is switched off.
     let off = text.replace("[http]", "[http]\nenabled = false");
     assert_eq!(found(read(&off, Purpose::Connect)), [""; 0]);
+}
+
+/// Three nodes, one of which is known by a name alone, in six lines, and an `[xds]` in the seventh.
+const EDGE: &str = "nodes = [\n\
+    { id = 'a', kind = 'freeswitch', address = '192.0.2.1:8021', password = 'x' },\n\
+    { id = 'b', kind = 'freeswitch', address = '10.0.0.2:8021', password = 'x', sip_address = '192.0.2.2:5080' },\n\
+    { id = 'c', kind = 'freeswitch', address = 'c.example:8021', password = 'x' },\n\
+    ]\n\
+    connections = [{ id = 'v' }]\n\
+    [xds]\n";
+
+/// One mistake each, from the eighth line on.
+#[test]
+fn mistakes_about_the_xds_server() {
+    const GROUP: &str = "[[xds.groups]]\nid = 'g'\nnodes = ['a', 'b']\n";
+    const TOKEN: &str = "[[xds.tokens]]\nname = 'edge'\ntoken = '0123456789abcdef'\n";
+    let with = |more: &str| format!("{more}\n{GROUP}");
+    let open = |listen: &str, more: &str| with(&format!("listen = '{listen}'\n{more}"));
+    let second = |more: &str| with(&format!("{TOKEN}[[xds.tokens]]\n{more}"));
+    let nobody =
+        "8:10 who reaches this address could read where every node is: neither a token nor a certificate is asked for";
+    let plain = "8:10 ? tokens go over the network as plain text: who can listen there can use them";
+    let files = "tls_cert_file = '/no/such/file'\ntls_key_file = '/no/such/file'";
+    let no_file = |line: usize| format!("{line}:17 cannot read /no/such/file: No such file or directory (os error 2)");
+    let (no_file_here, no_file_below) = (no_file(8), no_file(9));
+    let table: &[(String, &[&str])] = &[
+        (with(""), &[]),
+        (open("127.0.0.1:0", ""), &[]),
+        (open("[::1]:18000", ""), &[]),
+        (open("0.0.0.0:18000", ""), &[nobody]),
+        (open("0.0.0.0:18000", "tokens = []"), &[nobody]),
+        (open("[::ffff:192.0.2.1]:18000", ""), &[nobody]),
+        (open("0.0.0.0:18000", "enabled = false"), &[]),
+        (open("0.0.0.0:18000", TOKEN), &[plain]),
+        (open("0.0.0.0:18000", &format!("{files}\n{TOKEN}")), &[&no_file_below]),
+        (open("0.0.0.0:18000", files), &[nobody, &no_file_below]),
+        (open("0.0.0.0:18000", &format!("{files}\ntls_client_ca_file = '/ca'")), &[&no_file_below]),
+        (open("localhost:18000", ""), &["8:10 `listen` cannot be \"localhost:18000\""]),
+        (open("127.0.0.1:65536", ""), &["8:10 `listen` cannot be \"127.0.0.1:65536\""]),
+        (open("127.0.0.1", ""), &["8:10 `listen` cannot be \"127.0.0.1\""]),
+        (
+            open("0.0.0.0:8321", TOKEN),
+            &["8:10 the xDS server and the HTTP server cannot both listen on port 8321", plain],
+        ),
+        (open("127.0.0.1:8321", "enabled = false"), &[]),
+        (open("127.0.0.2:8321", ""), &[]),
+        (with("enabled = 'no'"), &["8:11 `enabled` must be true or false, not text"]),
+        (with("port = 1"), &["8:1 there is no key `port` here"]),
+        (with("tokens = ['0123456789abcdef']"), &["8:11 `tokens[0]` must be a table, not text"]),
+        (with("[[xds.tokens]]"), &["8:1 this entry has no `name`", "8:1 this entry has no token"]),
+        (with("[[xds.tokens]]\nname = 'edge'"), &["8:1 `edge` has no token"]),
+        (with(&format!("{TOKEN}role = 'read'")), &["11:1 there is no key `role` here"]),
+        (second("name = 'b'\ntoken = 'short'"), &["13:9 a token has at least 16 characters"]),
+        (second("name = 'edge'\ntoken = 'fedcba9876543210'"), &["12:8 two tokens have the name `edge`"]),
+        (
+            second("name = 'b'\ntoken = '0123456789abcdef'"),
+            &["13:9 two tokens are the same: nobody could tell who uses it"],
+        ),
+        (with("enabled = false\n[[xds.tokens]]\nname = 'edge'\ntoken_file = '/no/such/file'"), &[]),
+        (with("tls_cert_file = '/a'"), &["8:1 `tls_cert_file` needs `tls_key_file`"]),
+        (with("tls_key_file = '/a'"), &["8:1 `tls_key_file` needs `tls_cert_file`"]),
+        (with("tls_client_ca_file = '/a'"), &["8:1 `tls_client_ca_file` needs `tls_cert_file` and `tls_key_file`"]),
+        (with("enabled = false\ntls_key_file = '/a'"), &["9:1 `tls_key_file` needs `tls_cert_file`"]),
+        (with(&format!("{files}\nenabled = false")), &[]),
+        (with(files), &[&no_file_here]),
+        (with("tls_cert_file = 1\ntls_key_file = '/a'"), &["8:17 `tls_cert_file` must be text, not a number"]),
+    ];
+    let table: Vec<_> = table.iter().map(|(mistake, expected)| (mistake.as_str(), *expected)).collect();
+    check(&table, |mistake| found(load(&format!("{EDGE}{mistake}"), Format::Toml)));
+    let http = format!("http.listen = '127.0.0.1:18000'\n{EDGE}{GROUP}");
+    let both = ["1:15 the xDS server and the HTTP server cannot both listen on port 18000"];
+    assert_eq!(found(load(&http, Format::Toml)), both);
+    let off = format!("http.enabled = false\n{http}");
+    assert_eq!(found(load(&off, Format::Toml)), [""; 0]);
+}
+
+/// One mistake each, in a group that begins in the eighth line and has its own keys from the tenth on.
+#[test]
+fn mistakes_about_groups_of_nodes() {
+    let group = |more: &str| format!("[[xds.groups]]\nid = 'g'\n{more}\n");
+    let pair = |more: &str| group(&format!("nodes = ['a', 'b']\n{more}"));
+    let second =
+        |first: &str, more: &str| format!("{}[[xds.groups]]\nid = 'h'\nnodes = ['a', 'b']\n{more}\n", pair(first));
+    let listener = |listen: &str| pair(&format!("listener = {{ listen = '{listen}' }}"));
+    let no_ip = "edges are told IP addresses alone, and `c` has none: \"c.example\"";
+    let (no_ip_in_xds, no_ip_in_group, no_ip_in_nodes) =
+        (format!("7:1 {no_ip}"), format!("8:1 {no_ip}"), format!("10:15 {no_ip}"));
+    let blank = |line: usize, text: &str| format!("{line}:11 `cluster` cannot be {text:?}");
+    let (empty, spaced, umlaut) = (blank(11, ""), blank(11, "a b"), blank(11, "\u{e4}"));
+    let long = "x".repeat(201);
+    let too_long = blank(11, &long[..80]);
+    let bad_ip = |text: &str| format!("11:19 `addresses` cannot be {text:?}");
+    let bad_ips = ["b.example", "192.0.2.2:5060", "0.0.0.0", "224.0.0.1", "[::1]", ""].map(|text| (text, bad_ip(text)));
+    let mut table: Vec<(String, Vec<&str>)> = vec![
+        (String::new(), vec![&no_ip_in_xds]),
+        ("groups = []".to_owned(), vec![&no_ip_in_xds]),
+        ("enabled = false".to_owned(), vec![]),
+        (group(""), vec![&no_ip_in_group]),
+        (group("addresses = { c = '192.0.2.3' }"), vec![]),
+        (group("nodes = ['a', 'c']"), vec![&no_ip_in_nodes]),
+        (format!("enabled = false\n{}", group("")), vec![]),
+        (pair(""), vec![]),
+        ("[[xds.groups]]\nnodes = ['a']\n".to_owned(), vec!["8:1 this group has no `id`"]),
+        (
+            pair("").replace("'g'", "'g h'"),
+            vec![
+                "9:6 \"g h\" cannot be an id: use 1 to 64 letters, digits, '_', '-' or '.', starting with a letter or a digit",
+            ],
+        ),
+        (group("nodes = []"), vec!["10:9 the group `g` has no node"]),
+        (group("nodes = ['a', 'x']"), vec!["10:15 there is no node `x`"]),
+        (group("nodes = ['a', 'a']"), vec!["10:15 `a` is in the group `g` twice"]),
+        (group("nodes = 'a'"), vec![]),
+        (pair("node = 1"), vec!["11:1 there is no key `node` here"]),
+        (pair("port = 0"), vec!["11:8 `port` must be from 1 to 65535"]),
+        (pair("port = 65536"), vec!["11:8 `port` must be from 1 to 65535"]),
+        (pair("port = '1'"), vec!["11:8 `port` must be a whole number, 0 or greater, not text"]),
+        (pair("ports = { a = 0 }"), vec!["11:15 `ports` must be from 1 to 65535"]),
+        (pair("ports = { a = 65536 }"), vec!["11:15 `ports` must be from 1 to 65535"]),
+        (pair("ports = { x = 1 }"), vec!["11:11 there is no node `x`"]),
+        (pair("ports = { c = 1 }"), vec!["11:11 `c` is not in the group `g`"]),
+        (
+            pair("ports = { a = 'x', c = 'x' }"),
+            vec![
+                "11:15 `a` must be a whole number, 0 or greater, not text",
+                "11:20 `c` is not in the group `g`",
+                "11:24 `c` must be a whole number, 0 or greater, not text",
+            ],
+        ),
+        (pair("addresses = { x = '192.0.2.9' }"), vec!["11:15 there is no node `x`"]),
+        (pair("addresses = { c = '192.0.2.9' }"), vec!["11:15 `c` is not in the group `g`"]),
+        (group("nodes = ['x', 'a']\nports = { x = 1 }"), vec!["10:10 there is no node `x`"]),
+        (
+            pair("addresses = { a = '192.0.2.2' }\nport = 1"),
+            vec!["10:15 `a` and `b` are both at 192.0.2.2:1: an edge refuses such a list"],
+        ),
+        (pair("addresses = { a = '192.0.2.2' }"), vec![]),
+        (format!("enabled = false\n{}", pair("addresses = { a = '192.0.2.2' }\nport = 1")), vec![]),
+        (pair("cluster = ''"), vec![&empty]),
+        (pair("cluster = 'a b'"), vec![&spaced]),
+        (pair("cluster = '\u{e4}'"), vec![&umlaut]),
+        (pair(&format!("cluster = '{long}'")), vec![&too_long]),
+        (pair(&format!("cluster = '{}'", &long[1..])), vec![]),
+        (second("", ""), vec![]),
+        (second("", "").replace("'h'", "'g'"), vec!["13:6 two groups have the id `g`"]),
+        (second("", "cluster = 'g'"), vec!["15:11 two groups have the cluster `g`"]),
+        (second("cluster = 'h'", ""), vec!["13:6 two groups have the cluster `h`"]),
+        (
+            second("listener = { listen = '0.0.0.0:1' }", "cluster = 'g-listener'"),
+            vec!["15:11 the cluster cannot be `g-listener`: that is the listener of the group `g`"],
+        ),
+        (second("", "cluster = 'g-listener'"), vec![]),
+        (
+            second("listener = { listen = '0.0.0.0:1' }", "listener = { listen = '0.0.0.0:1' }"),
+            vec!["15:23 two groups have their listener on 0.0.0.0:1"],
+        ),
+        (second("listener = { listen = '0.0.0.0:1' }", "listener = { listen = '0.0.0.0:2' }"), vec![]),
+        (pair("listener = {}"), vec!["11:12 this listener has no `listen`"]),
+        (listener("7443"), vec!["11:23 `listen` cannot be \"7443\""]),
+        (listener("edge.example:7443"), vec!["11:23 `listen` cannot be \"edge.example:7443\""]),
+        (listener("0.0.0.0:0"), vec!["11:23 nobody would find a listener whose port the edge chooses"]),
+        (pair("listener = { listen = '0.0.0.0:1', protocol = 'udp' }"), vec!["11:47 `protocol` cannot be \"udp\""]),
+        (pair("listener = '0.0.0.0:1'"), vec!["11:12 `listener` must be a table, not text"]),
+        (pair("fail_open = 1"), vec!["11:13 `fail_open` must be true or false, not a number"]),
+    ];
+    table.extend(
+        bad_ips.iter().map(|(text, found)| (pair(&format!("addresses = {{ a = '{text}' }}")), vec![found.as_str()])),
+    );
+    let table: Vec<_> = table.iter().map(|(mistake, expected)| (mistake.as_str(), expected.as_slice())).collect();
+    check(&table, |mistake| found(load(&format!("{EDGE}{mistake}"), Format::Toml)));
+}
+
+#[test]
+fn a_node_that_edges_cannot_be_told_of_says_what_to_write() {
+    let help = |text: &str, format| {
+        let problems = load(text, format).expect_err("a host name");
+        problems.iter().next().expect("a problem").to_owned()
+    };
+    let found = help(EDGE, Format::Toml);
+    let expected = "write addresses = { \"c\" = \"192.0.2.2\" } in an entry of `xds.groups`, or an IP address as `sip_address` of the node";
+    assert_eq!(found.help.as_deref(), Some(expected));
+    let yaml = "nodes: [{id: pbx-02, kind: freeswitch, address: 'h:1', password: x}]\nconnections: [{id: v}]\n\
+                xds: {groups: [{id: wss}]}\n";
+    let found = help(yaml, Format::Yaml);
+    let expected = "write addresses: { \"pbx-02\": \"192.0.2.2\" } in the group `wss`, or an IP address as `sip_address` of the node";
+    assert_eq!(found.help.as_deref(), Some(expected));
+    assert_eq!(found.related[0].key, "nodes[0].address");
+    let two = "nodes: [{id: a, kind: freeswitch, address: '192.0.2.1:1', password: x}, \
+               {id: b, kind: freeswitch, address: '192.0.2.1:2', password: x}]\nconnections: [{id: v}]\nxds: {}\n";
+    let expected = "write ports: { \"b\": 5061 } or addresses: { \"b\": \"192.0.2.2\" } in an entry of `xds.groups`";
+    assert_eq!(help(two, Format::Yaml).help.as_deref(), Some(expected));
+}
+
+#[test]
+fn edges_elsewhere_that_are_told_to_call_themselves_are_warned_of() {
+    let text = |listen: &str| {
+        format!(
+            "{NODE}[[connections]]\nid = 'v'\n[xds]\nlisten = '{listen}'\n[[xds.tokens]]\nname = 'e'\ntoken = '0123456789abcdef'\n"
+        )
+    };
+    assert_eq!(found(load(&text("127.0.0.1:18000"), Format::Toml)), [""; 0]);
+    assert_eq!(
+        found(load(&text("0.0.0.0:18000"), Format::Toml)),
+        [
+            "8:1 ? edges on other machines are told that `a` is at 127.0.0.1: that is themselves",
+            "9:10 ? tokens go over the network as plain text: who can listen there can use them",
+        ]
+    );
+}
+
+/// What edges are told, as `id cluster: node host:port, ...`.
+fn told(config: &Config) -> Vec<String> {
+    let member = |Member { node, host, port }: &Member| format!("{node} {host}:{port}");
+    let group = |group: &EdgeGroup| {
+        let members: Vec<_> = group.members.iter().map(member).collect();
+        format!("{} {}: {}", group.id, group.cluster, members.join(", "))
+    };
+    config.edge.groups.iter().map(group).collect()
+}
+
+#[test]
+fn without_an_xds_server_there_is_one_group_of_all_nodes_wherever_they_are() {
+    let config = good(EDGE.trim_end_matches("[xds]\n"), Format::Toml);
+    assert!(config.edge.xds.is_none());
+    assert_eq!(told(&config), ["pbx pbx: a 192.0.2.1:5060, b 192.0.2.2:5080, c c.example:5060"]);
+    assert!(config.edge.groups[0].fail_open && config.edge.groups[0].listener.is_none());
+    let config =
+        good(&format!("{EDGE}enabled = false\ngroups = [{{ id = 'g', nodes = ['c'], port = 1 }}]\n"), Format::Toml);
+    assert!(config.edge.xds.is_none(), "it is switched off, and what it has of groups holds for the event stream");
+    assert_eq!(told(&config), ["g g: c c.example:1"]);
+}
+
+#[test]
+fn groups_say_where_each_node_is_in_every_format() {
+    let toml = format!(
+        "{}\n[[xds.groups]]\nid = 'wss'\ncluster = 'edge/wss'\nnodes = ['b', 'a']\nport = 7443\nports = {{ b = 8089 }}\n\
+         fail_open = false\nlistener = {{ listen = '[::]:7443', protocol = 'http' }}\n\
+         [[xds.groups]]\nid = 'sip'\naddresses = {{ c = '2001:DB8::3' }}\nlistener = {{ listen = '0.0.0.0:5060' }}\n",
+        EDGE.replace("192.0.2.1:8021", "[2001:db8::1]:8021")
+    );
+    let json = r#"{"nodes": [{"id": "a", "kind": "freeswitch", "address": "[2001:db8::1]:8021", "password": "x"},
+        {"id": "b", "kind": "freeswitch", "address": "10.0.0.2:8021", "password": "x", "sip_address": "192.0.2.2:5080"},
+        {"id": "c", "kind": "freeswitch", "address": "c.example:8021", "password": "x"}],
+        "connections": [{"id": "v"}],
+        "xds": {"groups": [
+            {"id": "wss", "cluster": "edge/wss", "nodes": ["b", "a"], "port": 7443, "ports": {"b": 8089}, "fail_open": false,
+             "listener": {"listen": "[::]:7443", "protocol": "http"}},
+            {"id": "sip", "addresses": {"c": "2001:DB8::3"}, "listener": {"listen": "0.0.0.0:5060"}}]}}"#;
+    let yaml = "nodes:\n- {id: a, kind: freeswitch, address: '[2001:db8::1]:8021', password: x}\n\
+                - {id: b, kind: freeswitch, address: '10.0.0.2:8021', password: x, sip_address: '192.0.2.2:5080'}\n\
+                - {id: c, kind: freeswitch, address: 'c.example:8021', password: x}\nconnections: [{id: v}]\nxds:\n  groups:\n\
+                \x20 - {id: wss, cluster: edge/wss, nodes: [b, a], port: 7443, ports: {b: 8089}, fail_open: false,\n\
+                \x20    listener: {listen: '[::]:7443', protocol: http}}\n\
+                \x20 - {id: sip, addresses: {c: '2001:DB8::3'}, listener: {listen: '0.0.0.0:5060'}}\n";
+    for (text, format) in [(toml.as_str(), Format::Toml), (json, Format::Json), (yaml, Format::Yaml)] {
+        let config = good(text, format);
+        let expected = [
+            "wss edge/wss: b 192.0.2.2:8089, a 2001:db8::1:7443",
+            "sip sip: a 2001:db8::1:5060, b 192.0.2.2:5080, c 2001:db8::3:5060",
+        ];
+        assert_eq!(told(&config), expected);
+        let [wss, sip] = &config.edge.groups[..] else { panic!("{:?}", config.edge) };
+        assert_eq!((wss.fail_open, sip.fail_open), (false, true));
+        let listeners = [wss, sip].map(|group| group.listener.expect("a listener"));
+        let listeners = listeners.map(|EdgeListener { listen, protocol }| (listen.to_string(), protocol));
+        let expected = [("[::]:7443", EdgeProtocol::Http), ("0.0.0.0:5060", EdgeProtocol::Tcp)];
+        assert_eq!(listeners, expected.map(|(listen, protocol)| (listen.to_owned(), protocol)));
+        let xds = config.edge.xds.expect("a server");
+        assert_eq!((xds.listen.to_string().as_str(), xds.tls, xds.tokens.len()), ("127.0.0.1:18000", None, 0));
+    }
+}
+
+#[test]
+fn variables_override_groups_and_tokens_of_edges() {
+    let text = format!("{EDGE}[[xds.tokens]]\nname = 'edge-1'\n[[xds.groups]]\nid = 'wss'\n");
+    let variables = environment(&[
+        ("POINTSMAN__XDS__TOKENS__EDGE_1__TOKEN", "from-the-environment"),
+        ("POINTSMAN__XDS__GROUPS__WSS__NODES", "c,a"),
+        ("POINTSMAN__XDS__GROUPS__WSS__PORTS__A", "7443"),
+        ("POINTSMAN__XDS__GROUPS__WSS__ADDRESSES__C", "192.0.2.3"),
+    ]);
+    let loaded = read_text(name(Format::Toml), &text, Format::Toml, variables);
+    let config = loaded.unwrap_or_else(|problems| panic!("{problems}")).config;
+    assert_eq!(told(&config), ["wss wss: c 192.0.2.3:5060, a 192.0.2.1:7443"]);
+    let tokens = config.edge.xds.expect("a server").tokens;
+    let tokens: Vec<_> = tokens.iter().map(|token| (token.name.as_str(), token.secret.expose_secret())).collect();
+    assert_eq!(tokens, [("edge-1", "from-the-environment")]);
+    let problems = load(&text, Format::Toml).expect_err("no token").to_string();
+    assert!(problems.contains("set the environment variable POINTSMAN__XDS__TOKENS__EDGE_1__TOKEN"), "{problems}");
+}
+
+#[test]
+fn the_files_of_the_xds_server_are_read_and_must_go_together() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("p.toml");
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("written");
+    let text = format!(
+        "{}listen = '0.0.0.0:0'\ntls_cert_file = 'cert.pem'\ntls_key_file = 'cert.key'\ntls_client_ca_file = 'ca.pem'\n\
+         groups = [{{ id = 'g', nodes = ['a', 'b'] }}]\n",
+        EDGE
+    );
+    let read = |purpose| load_text(&file, &text, Format::Toml, [], purpose);
+    let pair = || rcgen::generate_simple_self_signed(["h".to_owned()]).expect("a certificate");
+    let (ours, other) = (pair(), pair());
+    let missing = found(read(Purpose::Connect));
+    assert!(missing.len() == 1 && missing[0].starts_with("9:17 cannot read "), "{missing:?}");
+    assert_eq!(found(read(Purpose::Look)), [""; 0], "who only looks need not be able to read them");
+    write("cert.pem", &ours.cert.pem());
+    write("cert.key", &other.signing_key.serialize_pem());
+    write("ca.pem", &other.cert.pem());
+    let mut permissions = std::fs::metadata(directory.path().join("cert.key")).expect("there").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    std::fs::set_permissions(directory.path().join("cert.key"), permissions).expect("set");
+    let wrong = found(read(Purpose::Connect));
+    assert!(wrong.len() == 1 && wrong[0].starts_with("10:16 the key in "), "{wrong:?}");
+    write("cert.key", &ours.signing_key.serialize_pem());
+    assert_eq!(found(read(Purpose::Connect)), [""; 0]);
+    let tls = read(Purpose::Connect).expect("good").config.edge.xds.and_then(|xds| xds.tls).expect("TLS");
+    assert_eq!(tls.client_ca_file, Some(directory.path().join("ca.pem")));
+    write("ca.pem", "nothing");
+    let empty = found(read(Purpose::Connect));
+    assert!(
+        empty.len() == 1 && empty[0].starts_with("11:22 ") && empty[0].ends_with("holds no certificate in PEM form")
+    );
+    write("ca.pem", &other.cert.pem());
+    let mut permissions = std::fs::metadata(directory.path().join("cert.key")).expect("there").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
+    std::fs::set_permissions(directory.path().join("cert.key"), permissions).expect("set");
+    let open = found(read(Purpose::Connect));
+    assert!(open.len() == 1 && open[0].starts_with("10:16 ? every user of this machine can read "), "{open:?}");
 }
 
 /// A report shows the lines around a token, and whose it is.
@@ -1940,6 +2279,7 @@ fn secrets_are_in_no_report() {
     let mail = "[email]\nfrom = 'a@b'\nserver = 'm'\nusername = 'u'\npassword = 'hunter2'\nhello_name = ''\n";
     let http = "[http]\nlisten = '0.0.0.0:1'\n[[http.tokens]]\nname = 'n'\nrole = 'read'\ntoken = 'hunter2'\n";
     let http_yaml = "http:\n  tokens:\n  - name: n\n    role: read\n    token: hunter2\n";
+    let xds = "[xds]\n[[xds.tokens]]\nname = 'n'\ntoken = 'hunter2'\n[[xds.groups]]\nid = 'g'\n";
     let mail_json = r#"{"email": {"from": "a@b", "server": "m", "username": "u", "password": "hunter2"}}"#;
     for (text, format) in [
         (toml.as_str(), Format::Toml),
@@ -1950,6 +2290,7 @@ fn secrets_are_in_no_report() {
         (mail_json, Format::Json),
         (http, Format::Toml),
         (http_yaml, Format::Yaml),
+        (xds, Format::Toml),
     ] {
         for (at, _) in text.char_indices() {
             for insert in ["x", "\"", "\n", "}"] {
@@ -1968,6 +2309,7 @@ fn secrets_are_in_no_report() {
         ("POINTSMAN__NODES__PBX_01__PASWORD", "hunter2"),
         ("POINTSMAN__EMAIL__PASSWORD", "hunter2\n"),
         ("POINTSMAN__HTTP__TOKENS__NOC__TOKEN", "hunter2"),
+        ("POINTSMAN__XDS__TOKENS__EDGE__TOKEN", "hunter2"),
         ("POINTSMAN__EMAIL__USERNAME", "u"),
         ("POINTSMAN__EMAIL__SERVER", "m"),
     ]);

@@ -44,6 +44,8 @@ struct Summary {
     mail: Option<String>,
     /// Where the HTTP server listens.
     http: Option<String>,
+    /// Where the xDS server listens.
+    xds: Option<String>,
 }
 
 /// Checks the configuration.
@@ -93,7 +95,8 @@ impl Summary {
         let (nodes, connections) = (config.nodes.len(), config.connections.len());
         let mail = config.email.as_ref().map(|email| email.via.to_string());
         let http = config.http.as_ref().map(|http| http.listen.to_string());
-        Self { nodes, connections, judged, route_maps: config.route_maps.len(), mail, http }
+        let xds = config.edge.xds.as_ref().map(|xds| xds.listen.to_string());
+        Self { nodes, connections, judged, route_maps: config.route_maps.len(), mail, http, xds }
     }
 }
 
@@ -108,8 +111,12 @@ impl std::fmt::Display for Summary {
             None => f.write_str("no mail, ")?,
         }
         match &self.http {
-            Some(listen) => write!(f, "HTTP on {listen}"),
-            None => f.write_str("no HTTP"),
+            Some(listen) => write!(f, "HTTP on {listen}, ")?,
+            None => f.write_str("no HTTP, ")?,
+        }
+        match &self.xds {
+            Some(listen) => write!(f, "xDS on {listen}"),
+            None => f.write_str("no xDS"),
         }
     }
 }

@@ -4,16 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
+use std::path::PathBuf;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::model::{
-    Balancing, BreakerSettings, Config, Connection, Customer, Email, Http, Log, Node, Operator, Role, RouteEntry,
-    RouteMap, RouteTarget, Scoring, Smtp, Storage, Tls, Token, Variables, Via,
+    Balancing, BreakerSettings, Config, Connection, Customer, EdgeGroup, Email, Http, Log, Member, Node, Operator,
+    Role, RouteEntry, RouteMap, RouteTarget, Scoring, Smtp, Storage, Tls, Token, Variables, Via, Xds, XdsTls, XdsToken,
 };
 use crate::call::outcome::{CauseTable, Outcome};
+use crate::ids::NodeId;
 use crate::quality::settings::Settings;
 use crate::routing::rule::{Criterion, Measure, Rule};
 
@@ -332,7 +334,7 @@ fn elsewhere<T>(_: &T) -> bool {
 
 fn takes_restart(before: &Config, after: &Config) -> Vec<String> {
     let mut parts = Vec::new();
-    nodes(&before.nodes, &after.nodes, &mut parts);
+    list("nodes", &before.nodes, &after.nodes, |node| node.id.as_str(), node, &mut parts);
     // What a running program takes over is compared above.
     let tops = differing!(
         Config {
@@ -366,32 +368,42 @@ fn takes_restart(before: &Config, after: &Config) -> Vec<String> {
     section("balancing", differing!(Balancing { mode, lease as "lease_sec" }, &before.balancing, after.balancing));
     section("breaker", breaker(before.breaker, after.breaker));
     section("http", optional(&before.http, &after.http, http));
+    section("xds", optional(&before.edge.xds, &after.edge.xds, xds));
     section("variables", variables(&before.variables, &after.variables));
     section("storage", differing!(Storage { path, keep as "keep_days" }, &before.storage, after.storage));
     section("log", differing!(Log { filter, format }, &before.log, after.log));
     parts.extend(tops.into_iter().map(str::to_owned));
+    groups(before, after, &mut parts);
     parts
 }
 
-fn nodes(before: &[Node], after: &[Node], parts: &mut Vec<String>) {
-    for now in after {
-        match before.iter().find(|node| node.id == now.id) {
-            Some(then) => {
-                let keys = node(then, now);
+/// Compares the tables of a list by their ids.
+fn list<'a, T>(
+    name: &str,
+    before: &'a [T],
+    after: &'a [T],
+    id: impl Fn(&'a T) -> &'a str,
+    differing: impl Fn(&T, &T) -> Vec<&'static str>,
+    parts: &mut Vec<String>,
+) {
+    let ids = |tables: &'a [T]| tables.iter().map(&id).collect::<Vec<_>>();
+    let (was, is) = (ids(before), ids(after));
+    for (now, id) in after.iter().zip(&is) {
+        match was.iter().position(|known| known == id) {
+            Some(at) => {
+                let keys = differing(&before[at], now);
                 if !keys.is_empty() {
-                    parts.push(format!("[[nodes]] {}: {}", now.id, keys.join(", ")));
+                    parts.push(format!("[[{name}]] {id}: {}", keys.join(", ")));
                 }
             }
-            None => parts.push(format!("[[nodes]] {} added", now.id)),
+            None => parts.push(format!("[[{name}]] {id} added")),
         }
     }
-    let gone = before.iter().filter(|node| !after.iter().any(|now| now.id == node.id));
-    parts.extend(gone.map(|node| format!("[[nodes]] {} removed", node.id)));
-    let ids = |nodes: &[Node]| nodes.iter().map(|node| node.id.clone()).collect::<Vec<_>>();
-    let (was, is) = (ids(before), ids(after));
-    let sorted = |ids: &[_]| ids.iter().cloned().collect::<BTreeSet<_>>();
+    let gone = was.iter().filter(|id| !is.contains(id));
+    parts.extend(gone.map(|id| format!("[[{name}]] {id} removed")));
+    let sorted = |ids: &[&'a str]| ids.iter().copied().collect::<BTreeSet<_>>();
     if was != is && sorted(&was) == sorted(&is) {
-        parts.push("[[nodes]]: their order".to_owned());
+        parts.push(format!("[[{name}]]: their order"));
     }
 }
 
@@ -424,6 +436,34 @@ fn node(before: &Node, after: &Node) -> Vec<&'static str> {
         (Some(_), None) | (None, Some(_)) => vec!["tls"],
     });
     keys
+}
+
+/// The groups of nodes. What a group has from a node that differs itself is told of that node alone.
+fn groups(before: &Config, after: &Config, parts: &mut Vec<String>) {
+    let stays = |member: &&Member| match (before.node(&member.node), after.node(&member.node)) {
+        (Some(before), Some(after)) => before.sip_address == after.sip_address,
+        _ => false,
+    };
+    let members = |group: &EdgeGroup| -> BTreeMap<NodeId, (String, u16)> {
+        let member = |Member { node, host, port }: &Member| (node.clone(), (host.clone(), *port));
+        group.members.iter().filter(stays).map(member).collect()
+    };
+    let group = |before: &EdgeGroup, after: &EdgeGroup| {
+        let mut keys = differing!(EdgeGroup { id, cluster, members by elsewhere, listener, fail_open }, before, after);
+        let (before, after) = (members(before), members(after));
+        if !before.keys().eq(after.keys()) {
+            keys.push("nodes");
+        }
+        let both = || before.iter().filter_map(|(node, before)| Some((before, after.get(node)?)));
+        if both().any(|((before, _), (after, _))| before != after) {
+            keys.push("addresses");
+        }
+        if both().any(|((_, before), (_, after))| before != after) {
+            keys.push("ports");
+        }
+        keys
+    };
+    list("xds.groups", &before.edge.groups, &after.edge.groups, |group| group.id.as_str(), group, parts);
 }
 
 fn secret(secret: &SecretString) -> &str {
@@ -533,6 +573,22 @@ fn all_of(tokens: &[Token]) -> Vec<(&str, Role, &str)> {
     tokens.iter().map(|Token { name, role, secret: token }| (name.as_str(), *role, secret(token))).collect()
 }
 
+fn xds(before: &Xds, after: &Xds) -> Vec<&'static str> {
+    let mut keys = differing!(Xds { listen, tls by elsewhere, tokens by of_edges }, before, after);
+    let none = XdsTls { cert_file: PathBuf::new(), key_file: PathBuf::new(), client_ca_file: None };
+    let (before, after) = (before.tls.as_ref().unwrap_or(&none), after.tls.as_ref().unwrap_or(&none));
+    keys.extend(differing!(
+        XdsTls { cert_file as "tls_cert_file", key_file as "tls_key_file", client_ca_file as "tls_client_ca_file" },
+        before,
+        after
+    ));
+    keys
+}
+
+fn of_edges(tokens: &[XdsToken]) -> Vec<(&str, &str)> {
+    tokens.iter().map(|XdsToken { name, secret: token }| (name.as_str(), secret(token))).collect()
+}
+
 fn variables(before: &Variables, after: &Variables) -> Vec<&'static str> {
     differing!(
         Variables { prefix, reconcile_every as "reconcile_every_sec", astdb_expiry as "astdb_expiry_sec" },
@@ -561,12 +617,17 @@ id = "pbx-02"
 kind = "freeswitch"
 address = "127.0.0.1:8021"
 password = "x"
+sip_address = "127.0.0.1:5080"
 [http]
 listen = "127.0.0.1:8321"
 [[http.tokens]]
 name = "noc"
 role = "operate"
 token = "0123456789abcdef-old"
+[xds]
+[[xds.tokens]]
+name = "edge-01"
+token = "0123456789-xds-old"
 [email]
 from = "noc@operator.example"
 server = "127.0.0.1:25"
@@ -729,11 +790,17 @@ causes = { sip = { "403" = "rejected" } }"#,
             ("the-old-secret", "the-new-secret"),
             ("max_calls = 100", "max_calls = 200"),
             ("0123456789abcdef-old", "0123456789abcdef-new"),
+            ("0123456789-xds-old", "0123456789-xds-new"),
             ("server = \"127.0.0.1:25\"", "server = \"127.0.0.2:26\"\nusername = \"u\"\npassword = \"mail-secret\""),
         ]);
         assert_eq!(
             told,
-            ["[[nodes]] pbx-01: password, max_calls", "[email]: server, username, password", "[http]: tokens"]
+            [
+                "[[nodes]] pbx-01: password, max_calls",
+                "[email]: server, username, password",
+                "[http]: tokens",
+                "[xds]: tokens"
+            ]
         );
     }
 
@@ -753,8 +820,8 @@ causes = { sip = { "403" = "rejected" } }"#,
         ] {
             assert_eq!(restart(&[(first, &format!("{more}\n{first}"))]), [expected]);
         }
-        let second =
-            "[[nodes]]\nid = \"pbx-02\"\nkind = \"freeswitch\"\naddress = \"127.0.0.1:8021\"\npassword = \"x\"\n";
+        let second = "[[nodes]]\nid = \"pbx-02\"\nkind = \"freeswitch\"\naddress = \"127.0.0.1:8021\"\npassword = \"x\"\n\
+                      sip_address = \"127.0.0.1:5080\"\n";
         assert_eq!(restart(&[(second, "")]), ["[[nodes]] pbx-02 removed"]);
         assert_eq!(restart(&[(second, ""), (first, &format!("{second}{first}"))]), ["[[nodes]]: their order"]);
         assert_eq!(
@@ -763,5 +830,64 @@ causes = { sip = { "403" = "rejected" } }"#,
         );
         let email = "[email]\nfrom = \"noc@operator.example\"\nserver = \"127.0.0.1:25\"\nsecurity = \"none\"\n";
         assert_eq!(restart(&[(email, "")]), ["[email]: removed"]);
+    }
+
+    #[test]
+    fn what_edges_are_told_takes_a_restart_and_is_told_by_its_keys() {
+        const GROUPS: &str = r#"[[xds.groups]]
+id = "sip"
+[[xds.groups]]
+id = "wss"
+nodes = ["pbx-01", "pbx-02"]
+port = 7443
+addresses = { pbx-01 = "192.0.2.1" }
+"#;
+        let text = TEXT.replace("[email]\n", &format!("{GROUPS}[email]\n"));
+        let restart = |replacements: &[(&str, &str)]| {
+            let changed = replacements.iter().fold(text.clone(), |text, (from, to)| {
+                assert!(text.contains(from), "{from}");
+                text.replace(from, to)
+            });
+            Diff::between(&config(&text), &config(&changed)).takes_restart
+        };
+        let wss = "nodes = [\"pbx-01\", \"pbx-02\"]\nport = 7443";
+        for (from, to, expected) in [
+            ("[xds]\n", "[xds]\nlisten = \"127.0.0.1:0\"\n", "[xds]: listen"),
+            ("[xds]\n", "[xds]\nenabled = false\n", "[xds]: removed"),
+            ("name = \"edge-01\"", "name = \"edge-02\"", "[xds]: tokens"),
+            ("id = \"sip\"\n", "id = \"sip\"\nports = { pbx-02 = 5082 }\n", "[[xds.groups]] sip: ports"),
+            (wss, "nodes = [\"pbx-01\", \"pbx-02\"]\nport = 7444", "[[xds.groups]] wss: ports"),
+            (wss, "nodes = [\"pbx-01\"]\nport = 7443", "[[xds.groups]] wss: nodes"),
+            ("\"192.0.2.1\"", "\"192.0.2.2\"", "[[xds.groups]] wss: addresses"),
+            (wss, &format!("{wss}\nfail_open = false\ncluster = \"c\""), "[[xds.groups]] wss: cluster, fail_open"),
+            (wss, &format!("{wss}\nlistener = {{ listen = \"0.0.0.0:1\" }}"), "[[xds.groups]] wss: listener"),
+            // What comes from a node is told of the node.
+            ("max_calls = 100", "max_calls = 100\nsip_address = \"192.0.2.9:1\"", "[[nodes]] pbx-01: sip_address"),
+        ] {
+            assert_eq!(restart(&[(from, to)]), [expected], "{from} -> {to}");
+        }
+        let (sip, wss) = ("[[xds.groups]]\nid = \"sip\"\n", "id = \"wss\"");
+        assert_eq!(
+            restart(&[(wss, "id = \"ws\"")]),
+            ["[[xds.groups]] ws added", "[[xds.groups]] wss removed"],
+            "another id is another group"
+        );
+        let moved = format!("{sip}[email]\nfrom");
+        assert_eq!(restart(&[(sip, ""), ("[email]\nfrom", &moved)]), ["[[xds.groups]]: their order"]);
+    }
+
+    #[test]
+    fn the_files_of_the_xds_server_are_told_by_their_keys() {
+        let config = |files: &str| {
+            let text = TEXT.replace("[xds]\n", &format!("[xds]\n{files}"));
+            load_text(Path::new("x.toml"), &text, Format::Toml, [], Purpose::Look).unwrap().config
+        };
+        let files = "tls_cert_file = \"a.pem\"\ntls_key_file = \"a.key\"\n";
+        let told = |before: &str, after: &str| Diff::between(&config(before), &config(after)).takes_restart;
+        assert_eq!(told("", files), ["[xds]: tls_cert_file, tls_key_file"]);
+        assert_eq!(told(files, &files.replace("a.key", "b.key")), ["[xds]: tls_key_file"]);
+        let with_ca = format!("{files}tls_client_ca_file = \"ca.pem\"\n");
+        assert_eq!(told(files, &with_ca), ["[xds]: tls_client_ca_file"]);
+        assert_eq!(told(&with_ca, &with_ca), [""; 0]);
     }
 }

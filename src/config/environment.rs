@@ -147,12 +147,15 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The key of that table; `names` has ids of nodes for keys, all others are lower case.
+/// Tables whose keys are ids of nodes.
+const BY_NODE: [&str; 3] = ["names", "ports", "addresses"];
+
+/// The key of that table: the id of a node, or else lower case.
 fn field(step: &str, fields: &Map<String, Value>, table: Option<&Step>, root: &Value) -> Result<Step, Unresolved> {
     if let Some(key) = fields.keys().find(|key| step_name(key) == step) {
         return Ok(Step::Key(key.clone()));
     }
-    if table == Some(&Step::Key("names".to_owned())) {
+    if matches!(table, Some(Step::Key(table)) if BY_NODE.contains(&table.as_str())) {
         let ValueKind::Table(top) = &root.kind else { return Ok(Step::Key(step.to_ascii_lowercase())) };
         if let Some(ValueKind::Array(nodes)) = top.get("nodes").map(|nodes| &nodes.kind) {
             let Step::Item(index) = item(step, nodes)? else { return Ok(Step::Key(step.to_ascii_lowercase())) };

@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::de::Located;
 use super::log;
-use super::model::{JudgePer, Language, Mode, Profile, Role, Security};
+use super::model::{EdgeProtocol, JudgePer, Language, Mode, Profile, Role, Security};
 use crate::call::outcome::Outcome;
-use crate::ids::{ConnectionId, CustomerId, MapId, NodeId, TokenName};
+use crate::ids::{ConnectionId, CustomerId, GroupId, MapId, NodeId, TokenName};
 use crate::pbx::PbxKind;
 use crate::quality::settings::{BadQualityAction, RetryOverflow};
 use crate::routing::WhenAllBlocked;
@@ -64,6 +64,8 @@ pub(super) struct Raw {
     pub(super) breaker: Located<Breaker>,
     /// The HTTP server.
     pub(super) http: Located<Http>,
+    /// The xDS server.
+    pub(super) xds: Located<Xds>,
 }
 
 /// `[[nodes]]`
@@ -443,6 +445,72 @@ pub(super) struct Token {
     pub(super) token_file: Located<PathBuf>,
     /// An environment variable that holds the token.
     pub(super) token_env: Located<String>,
+}
+
+/// `[xds]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Xds {
+    /// Whether there is a server.
+    pub(super) enabled: Located<bool>,
+    /// Where it listens.
+    pub(super) listen: Located<String>,
+    /// Its certificate.
+    pub(super) tls_cert_file: Located<PathBuf>,
+    /// The key of that.
+    pub(super) tls_key_file: Located<PathBuf>,
+    /// Who signs the certificates that clients must show.
+    pub(super) tls_client_ca_file: Located<PathBuf>,
+    /// Who may subscribe.
+    pub(super) tokens: Tables<XdsToken>,
+    /// What edges are told.
+    pub(super) groups: Tables<XdsGroup>,
+}
+
+/// `[[xds.tokens]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct XdsToken {
+    /// Who has it.
+    pub(super) name: Located<TokenName>,
+    /// The token itself.
+    pub(super) token: Located<SecretString>,
+    /// A file whose first line is the token.
+    pub(super) token_file: Located<PathBuf>,
+    /// An environment variable that holds the token.
+    pub(super) token_env: Located<String>,
+}
+
+/// `[[xds.groups]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct XdsGroup {
+    /// Its name.
+    pub(super) id: Located<GroupId>,
+    /// The name of its cluster.
+    pub(super) cluster: Located<String>,
+    /// Its nodes.
+    pub(super) nodes: Located<Texts>,
+    /// The port of all of them.
+    pub(super) port: Located<u64>,
+    /// The port of one of them.
+    pub(super) ports: Located<BTreeMap<String, Located<u64>>>,
+    /// The IP address of one of them.
+    pub(super) addresses: Located<BTreeMap<String, Located<String>>>,
+    /// Whether somebody is told as healthy when no node takes calls.
+    pub(super) fail_open: Located<bool>,
+    /// Where Envoy is to listen.
+    pub(super) listener: Located<XdsListener>,
+}
+
+/// `xds.groups.listener`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct XdsListener {
+    /// Its address.
+    pub(super) listen: Located<String>,
+    /// What comes in there.
+    pub(super) protocol: Located<EdgeProtocol>,
 }
 
 /// One text, or a list of them.

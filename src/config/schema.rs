@@ -144,6 +144,10 @@ mod tests {
             "scoring.weights",
             "storage",
             "variables",
+            "xds",
+            "xds.groups",
+            "xds.groups.listener",
+            "xds.tokens",
         ];
         assert_eq!(tables, expected);
         assert!(homes["nodes"].contains(&"password_file"));

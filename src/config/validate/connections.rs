@@ -99,7 +99,8 @@ impl<'a> Check<'a> {
         names
     }
 
-    fn unknown_node(&mut self, node: &str, place: PlaceId) {
+    /// Notes a node, named in a key, that is not there.
+    pub(super) fn unknown_node(&mut self, node: &str, place: PlaceId) {
         let nodes = &self.raw.nodes;
         let known = tables(nodes).filter_map(|(node, _)| Some(node.id.get()?.as_str()));
         // Nodes that could not be read are not unknown: their own mistakes have been noted.

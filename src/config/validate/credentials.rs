@@ -118,14 +118,20 @@ impl Check<'_> {
                 return None;
             }
         };
-        if is_open_to_all(&path) {
-            let draft = Draft::warning(Mark::Value(place), format!("every user of this machine can read {shown}"));
-            self.note(draft.help(format!("chmod 600 {shown}")));
-        }
+        self.guarded(&path, place);
         let secret = text.strip_suffix('\n').unwrap_or(&text);
         let secret = secret.strip_suffix('\r').unwrap_or(secret);
         self.credential(secret, place, kind.file);
         Some(secret.to_owned().into())
+    }
+
+    /// Warns of a file with a secret that everybody can read.
+    pub(super) fn guarded(&mut self, path: &Path, place: PlaceId) {
+        if is_open_to_all(path) {
+            let shown = path.display();
+            let draft = Draft::warning(Mark::Value(place), format!("every user of this machine can read {shown}"));
+            self.note(draft.help(format!("chmod 600 {shown}")));
+        }
     }
 
     fn secret_env(&mut self, kind: &Kind, variable: &str, place: PlaceId) -> Option<SecretString> {

@@ -15,16 +15,20 @@ mod quality;
 mod routes;
 mod rules;
 mod scores;
+mod tokens;
+mod xds;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::de::Located;
 use super::model::{Config, Connection, Node};
 use super::raw::{Raw, Tables, Texts};
 use super::report::{Draft, Mark};
+use super::secret::shown;
 use super::suggest;
 use super::tree::{Place, PlaceId};
 use super::{Format, Purpose};
@@ -73,7 +77,7 @@ pub(super) fn validate(raw: &Raw, context: &Context<'_>) -> (Config, Vec<Draft>)
     let control_socket = check.control_socket(context.file);
     let log = check.log();
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
-    let edge = check.edge(&nodes);
+    let edge = check.edge(&nodes, http.as_ref());
     let connections: Vec<Connection> = connections.into_iter().map(|(connection, _)| connection).collect();
     let config = Config {
         nodes,
@@ -181,19 +185,39 @@ impl<'a> Check<'a> {
     where
         T: Eq + Hash + fmt::Display + 'a,
     {
+        self.once(ids, |id| format!("two {what} have the id `{id}`"));
+    }
+
+    /// Notes what is there twice, with the place of the first.
+    fn once<'t, T>(&mut self, things: impl Iterator<Item = (&'t T, PlaceId)>, message: impl Fn(&T) -> String)
+    where
+        T: Eq + Hash + ?Sized + 't,
+    {
         let mut seen: HashMap<&T, PlaceId> = HashMap::new();
-        for (id, place) in ids {
-            match seen.get(id) {
+        for (thing, place) in things {
+            match seen.get(thing) {
                 None => {
-                    seen.insert(id, place);
+                    seen.insert(thing, place);
                 }
                 Some(first) => self.note(
-                    Draft::error(Mark::Value(place), format!("two {what} have the id `{id}`"))
+                    Draft::error(Mark::Value(place), message(thing))
                         .label("used again here")
                         .also(Mark::Value(*first), "first used here"),
                 ),
             }
         }
+    }
+
+    /// An address to listen on; `port` is that of the examples.
+    fn socket_address(&mut self, text: &str, place: PlaceId, port: u16) -> Option<SocketAddr> {
+        let address = text.parse().ok();
+        if address.is_none() {
+            let draft = Draft::error(Mark::Value(place), format!("`listen` cannot be {:?}", shown(text)));
+            self.note(draft.label("expected ADDRESS:PORT").help(format!(
+                "write an IP address and a port: \"127.0.0.1:{port}\" or \"[::1]:{port}\", for all addresses of the machine \"0.0.0.0:{port}\" or \"[::]:{port}\"",
+            )));
+        }
+        address
     }
 
     /// Notes a reference to something that is not there.
@@ -218,6 +242,11 @@ fn not_there<'k>(what: &str, name: &str, mark: Mark, known: impl Iterator<Item =
             known => draft.help(format!("there are {}", known.join(", "))),
         },
     }
+}
+
+/// Whether others than this machine reach it.
+fn beyond_loopback(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 /// The tables that could be read as tables, with their places.
