@@ -22,11 +22,14 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use super::{Limits, Sources};
+use crate::edge::{Endpoint, EndpointGroup, Health, Snapshot};
 use crate::engine::view::{BreakerState, ChangeView, ConnectionView, LinkState, MapView, NodeView, RouteView, View};
 use crate::ids::QualityKey;
 use crate::quality::machine::{Reason, State};
 use crate::score::{Admin, Figure};
 use crate::tasks::Tasks;
+use crate::xds::clients::Registry as Clients;
+use crate::xds::view::{Protocol, XdsTotals, XdsView};
 
 /// Bounds of the times that requests take, in seconds: answers from memory, up to the limit.
 const SECONDS: [f64; 8] = [0.000_1, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0, 10.0];
@@ -65,6 +68,10 @@ impl Metrics {
         );
         count_changes(sources.changes.subscribe(), changes, tasks);
         registry.register_collector(Box::new(Picture(sources.view.clone())));
+        registry.register_collector(Box::new(Edges(sources.endpoints.clone())));
+        if let Some(clients) = &sources.xds {
+            registry.register_collector(Box::new(Xds(clients.clone())));
+        }
         registry.register_collector(Box::new(Places {
             connections: (limits.connections, places.clone()),
             streams: (limits.streams, streams.clone()),
@@ -137,6 +144,61 @@ impl Collector for Places {
         page.gauge("http_connections", "Connections to the HTTP server", [(NONE, Some(taken(&self.connections)))])?;
         page.gauge("http_event_streams", "Event streams that are open", [(NONE, Some(taken(&self.streams)))])
     }
+}
+
+/// What edges are told.
+#[derive(Debug)]
+struct Edges(watch::Receiver<Arc<Snapshot>>);
+
+impl Collector for Edges {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = Arc::clone(&self.0.borrow());
+        let mut page = Page(encoder);
+        #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+        let generation = snapshot.generation as f64;
+        page.gauge(
+            "endpoints_generation",
+            "Snapshot that edges are told, 0 before the first",
+            [(NONE, Some(generation))],
+        )?;
+        let all = || snapshot.groups.iter().flat_map(|group| group.endpoints.iter().map(move |one| (group, one)));
+        let healths = [Health::Healthy, Health::Unhealthy, Health::Draining, Health::Unknown];
+        let states = all().flat_map(|(group, one)| one_hot(&endpoint_labels(group, one), healths, one.health));
+        page.gauge("endpoint_state", "1 for what edges are told of the node", states)?;
+        let weights = all().map(|(group, one)| (endpoint_labels(group, one), Some(f64::from(one.weight))));
+        page.gauge("endpoint_weight", "Its share of the calls, against the others of the cluster", weights)
+    }
+}
+
+fn endpoint_labels(group: &EndpointGroup, endpoint: &Endpoint) -> Labels {
+    vec![("cluster", group.cluster.clone()), ("node", endpoint.node.to_string())]
+}
+
+/// The xDS server. Nothing of a single client: how many there are, and what they call themselves, is theirs to choose.
+#[derive(Debug)]
+struct Xds(Clients);
+
+impl Collector for Xds {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        xds(&mut Page(encoder), &self.0.view())
+    }
+}
+
+fn xds(page: &mut Page<'_>, XdsView { address, clients, totals, .. }: &XdsView) -> fmt::Result {
+    let &XdsTotals { streams, dropped, sent, accepted, rejected, refused } = totals;
+    page.gauge("xds_listening", "Whether edges can reach the xDS server", [(NONE, flag(address.is_some()))])?;
+    let of = |protocol| clients.iter().filter(|client| client.protocol == protocol).count();
+    let protocols = [Protocol::StateOfTheWorld, Protocol::Delta];
+    let open = protocols.map(|protocol| (vec![("protocol", word(&protocol))], Some(count(of(protocol)))));
+    page.gauge("xds_clients", "Streams that are open", open)?;
+    let rejecting = clients.iter().filter(|client| client.rejects()).count();
+    page.gauge("xds_clients_rejecting", "Streams whose client rejects an answer", [(NONE, Some(count(rejecting)))])?;
+    page.counter("xds_streams", "Streams opened", [(NONE, streams)])?;
+    page.counter("xds_dropped_streams", "Streams that pointsman ended, for a reason", [(NONE, dropped)])?;
+    page.counter("xds_refused_clients", "Clients that were not let in", [(NONE, refused)])?;
+    page.counter("xds_sent_responses", "Answers sent", [(NONE, sent)])?;
+    page.counter("xds_accepted_responses", "Answers that clients accepted", [(NONE, accepted)])?;
+    page.counter("xds_rejected_responses", "Answers that clients rejected", [(NONE, rejected)])
 }
 
 /// The picture, at the moment of the question.
@@ -387,4 +449,39 @@ fn percent(percent: Option<f64>) -> Option<f64> {
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
 fn count(number: usize) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Fixed(XdsView);
+
+    impl Collector for Fixed {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            xds(&mut Page(encoder), &self.0)
+        }
+    }
+
+    #[test]
+    fn each_count_of_the_xds_server_has_its_own_name() {
+        let totals = XdsTotals { streams: 1, dropped: 2, sent: 3, accepted: 4, rejected: 5, refused: 6 };
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Fixed(XdsView { totals, ..XdsView::default() })));
+        let mut page = String::new();
+        encode(&mut page, &registry).unwrap();
+        let is_count = |line: &&str| line.contains("_total ") && !line.starts_with('#');
+        let counts: Vec<&str> = page.lines().filter(is_count).collect();
+        let expected = [
+            "xds_streams_total 1",
+            "xds_dropped_streams_total 2",
+            "xds_refused_clients_total 6",
+            "xds_sent_responses_total 3",
+            "xds_accepted_responses_total 4",
+            "xds_rejected_responses_total 5",
+        ];
+        assert_eq!(counts, expected);
+        assert!(page.contains("xds_listening 0"), "{page}");
+    }
 }

@@ -36,6 +36,7 @@ use crate::engine::request::Desk;
 use crate::engine::view::{ChangeView, View};
 use crate::notify::run::OutboxDesk;
 use crate::store::history::History;
+use crate::xds::clients::Registry;
 
 pub use openapi::document;
 pub use server::{Handle, serve, serve_with};
@@ -49,6 +50,8 @@ pub struct Sources {
     pub changes: broadcast::Sender<Arc<ChangeView>>,
     /// What edges are told.
     pub endpoints: watch::Receiver<Arc<Snapshot>>,
+    /// The clients of the xDS server; `None`: there is no server.
+    pub xds: Option<Registry>,
     /// Who chooses a node.
     pub router: Router,
     /// How a node is chosen where the question names no mode.

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::app::App;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{
-    changes, connections, endpoints, events, health, history, maps, nodes, outbox, reload, route, status,
+    changes, connections, endpoints, events, health, history, maps, nodes, outbox, reload, route, status, xds,
 };
 
 /// What is said of all paths together.
@@ -75,6 +75,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(changes::changes))
         .routes(routes!(events::events))
         .routes(routes!(endpoints::endpoints))
+        .routes(routes!(xds::xds))
         .routes(routes!(status::status))
         .routes(routes!(maps::maps))
         .routes(routes!(maps::map))

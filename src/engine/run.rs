@@ -137,6 +137,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
             view: view.subscribe(),
             changes: changes.clone(),
             endpoints: edge.clone(),
+            xds: None,
             router: router.clone(),
             mode: config.balancing.mode,
             desk: desk.clone(),

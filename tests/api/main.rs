@@ -4,6 +4,7 @@
 mod answers;
 mod client;
 mod document;
+mod edges;
 mod events;
 mod history;
 mod limits;

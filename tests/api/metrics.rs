@@ -12,7 +12,7 @@ use crate::picture::change;
 use crate::stage::{PATIENCE, Stage};
 
 /// What the page says of the metric and labels of this line.
-fn value(page: &str, line: &str) -> Option<f64> {
+pub(crate) fn value(page: &str, line: &str) -> Option<f64> {
     let (name, _) = line.rsplit_once(' ').unwrap();
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.map(|value| value.parse().unwrap())

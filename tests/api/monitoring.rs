@@ -15,7 +15,7 @@ use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::client::get;
-use crate::picture::{change, key};
+use crate::picture::{change, key, snapshot};
 use crate::stage::{PATIENCE, Stage};
 
 const ALERTS: &str = include_str!("../../config/prometheus/alerts.yml");
@@ -56,6 +56,7 @@ impl Known {
         for change in [change("vendor-a", 1, now), good] {
             stage.changes.send(Arc::new(change)).unwrap();
         }
+        stage.tell_edges(snapshot(1, now));
         stage.router.publish(Picture::default());
         assert_eq!(get(stage.address, "/api/route").await.status, 503);
         let counted = async {

@@ -62,7 +62,7 @@ async fn every_path_asks_for_a_token_and_every_change_for_the_role() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 29);
+    assert_eq!(tried, 30);
     assert_eq!(stage.asked(), []);
 }
 

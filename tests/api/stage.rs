@@ -1,6 +1,6 @@
 //! The server with its sources played.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use pointsman::notify::run::{KeptMail, Mail};
 use pointsman::store::Writer;
 use pointsman::store::history::History;
 use pointsman::tasks::Tasks;
+use pointsman::xds::clients::Registry;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::timeout;
 
@@ -29,6 +30,9 @@ use crate::picture;
 
 /// Longest wait for anything that happens at once on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the xDS server is said to listen.
+pub(crate) const XDS_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 18000);
 
 /// A reason at which the played engine says nothing.
 pub(crate) const SILENCE: &str = "silence";
@@ -38,6 +42,10 @@ pub(crate) struct Stage {
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) changes: broadcast::Sender<Arc<ChangeView>>,
     pub(crate) endpoints: watch::Sender<Arc<Snapshot>>,
+    /// The clients of the xDS server.
+    pub(crate) edges: Registry,
+    /// Whether that one listens.
+    pub(crate) xds: watch::Sender<Listening>,
     pub(crate) router: Router,
     /// What the engine was asked.
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
@@ -52,6 +60,8 @@ pub(crate) struct Played {
     pub(crate) sources: Sources,
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) endpoints: watch::Sender<Arc<Snapshot>>,
+    pub(crate) edges: Registry,
+    pub(crate) xds: watch::Sender<Listening>,
     pub(crate) router: Router,
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
     pub(crate) others: Tasks,
@@ -62,6 +72,8 @@ pub(crate) fn play(clock: Clock) -> Played {
     let (view, seen) = watch::channel(Arc::new(picture::view(clock.now())));
     let (changes, _) = broadcast::channel(8);
     let endpoints = watch::Sender::new(Arc::default());
+    let xds = watch::Sender::new(Listening { address: Some(XDS_ADDRESS), problem: String::new() });
+    let edges = Registry::new(xds.subscribe(), clock);
     let (desk, queue) = Desk::new();
     let asked = play_engine(queue, &others);
     let router = Router::new(0);
@@ -70,6 +82,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         view: seen.clone(),
         changes,
         endpoints: endpoints.subscribe(),
+        xds: Some(edges.clone()),
         router: router.clone(),
         mode: Mode::BestScore,
         desk,
@@ -80,7 +93,7 @@ pub(crate) fn play(clock: Clock) -> Played {
         history: History::of(Path::new("/nonexistent/pointsman.db"), &others),
         reloader: Reloader::default(),
     };
-    Played { sources, view, endpoints, router, asked, others }
+    Played { sources, view, endpoints, edges, xds, router, asked, others }
 }
 
 /// Notes what is asked; knows the nodes and connections of the picture.
@@ -169,8 +182,8 @@ impl Stage {
         let changes = played.sources.changes.clone();
         let handle = api::serve_with(&http(([127, 0, 0, 1], 0).into(), tokens), played.sources, limits, &tasks);
         let address = listening(&handle).await.address.unwrap();
-        let Played { view, endpoints, router, asked, others, .. } = played;
-        Self { address, view, changes, endpoints, router, asked, clock, tasks, _others: others }
+        let Played { view, endpoints, edges, xds, router, asked, others, .. } = played;
+        Self { address, view, changes, endpoints, edges, xds, router, asked, clock, tasks, _others: others }
     }
 
     /// What the engine was asked since this was called last.

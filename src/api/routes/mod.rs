@@ -12,6 +12,7 @@ pub(super) mod outbox;
 pub(super) mod reload;
 pub(super) mod route;
 pub(super) mod status;
+pub(super) mod xds;
 
 use axum::Extension;
 
