@@ -19,6 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=migrations");
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile(PROTOS, ["proto"])?;
-    tonic_prost_build::configure().build_transport(false).include_file("protocol.rs").compile_fds(files)?;
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
+    let build = tonic_prost_build::configure().build_transport(false).include_file("protocol.rs");
+    build.compile_fds_with_config(files, config)?;
     Ok(())
 }

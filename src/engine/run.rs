@@ -40,6 +40,8 @@ use crate::store::history::History;
 use crate::store::{AdminRow, Restored, Store, StoreError, Writer};
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
+use crate::xds;
+use crate::xds::clients::Registry;
 
 /// Events that wait for the engine. It takes well under a hundredth of a millisecond for one, so this is more than a
 /// second of the worst flood; what comes on top is dropped, counted and made good by a new list of the calls.
@@ -90,6 +92,7 @@ pub struct Running {
     reloader: Reloader,
     router: Router,
     http: Option<watch::Receiver<Listening>>,
+    xds: Option<Registry>,
     serving: Tasks,
     links: Tasks,
     engine: Tasks,
@@ -132,6 +135,8 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
     let (changes, _) = broadcast::channel(CHANGES_KEPT);
     let (pictures, pictured) = watch::channel(Arc::default());
     let edge = feed::start(&config.edge.groups, &config.scoring, pictured, clock, &serving);
+    let served = config.edge.xds.as_ref();
+    let xds = served.map(|xds| xds::serve(xds, &config.edge.groups, edge.clone(), clock, &serving));
     let http = config.http.as_ref().map(|http| {
         let sources = Sources {
             view: view.subscribe(),
@@ -160,6 +165,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
         view,
         changes: changes.clone(),
         http: http.clone(),
+        xds: xds.clone(),
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
     let view = driver.view.subscribe();
@@ -175,6 +181,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
         reloader,
         router,
         http,
+        xds,
         serving,
         links,
         engine: engine_tasks,
@@ -227,6 +234,12 @@ impl Running {
     #[must_use]
     pub fn http(&self) -> Option<watch::Receiver<Listening>> {
         self.http.clone()
+    }
+
+    /// The xDS server and its clients; `None` where it is not wanted.
+    #[must_use]
+    pub fn xds(&self) -> Option<Registry> {
+        self.xds.clone()
     }
 
     /// Answers which node the next call should go to.
@@ -290,6 +303,7 @@ struct Outputs {
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
     http: Option<watch::Receiver<Listening>>,
+    xds: Option<Registry>,
 }
 
 /// The engine's task.
@@ -311,11 +325,12 @@ struct Driver {
     view: watch::Sender<Arc<View>>,
     changes: broadcast::Sender<Arc<ChangeView>>,
     http: Option<watch::Receiver<Listening>>,
+    xds: Option<Registry>,
 }
 
 impl Driver {
     fn new(engine: Engine, nodes: Vec<NodeTasks>, outputs: Outputs, clock: Clock) -> Self {
-        let Outputs { config, writer, mail, router, pictures, edge, view, changes, http } = outputs;
+        let Outputs { config, writer, mail, router, pictures, edge, view, changes, http, xds } = outputs;
         let started_at = clock.now();
         let names = engine.config().nodes.iter().map(|node| &node.id);
         let leases = Leases::new(engine.config().balancing.lease, &router.counters(), names);
@@ -336,6 +351,7 @@ impl Driver {
             view,
             changes,
             http,
+            xds,
         };
         driver.perform_effects();
         driver.route();
@@ -497,6 +513,7 @@ impl Driver {
             let Listening { address, problem } = http.borrow().clone();
             HttpView { address: address.map(|address| address.to_string()), problem }
         });
+        view.xds = self.xds.as_ref().map(Registry::summary);
         view.edge = self.edge.borrow().clone();
         view.routing = routing_view(&self.router.picture());
         self.view.send_replace(Arc::new(view));

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::dialogue::Dialogue;
+use super::dialogue::{Dialogue, Fault, Rejections};
+use super::resources::Resources;
 use super::view::{ClientView, GoneView, SubscriptionView, XdsTotals, XdsView};
 use crate::clock::Clock;
 use crate::engine::view::XdsSummary;
@@ -29,6 +30,7 @@ struct Shared {
     clock: Clock,
     clients: Mutex<BTreeMap<u64, Arc<ArcSwap<ClientView>>>>,
     gone: Mutex<VecDeque<GoneView>>,
+    rejections: Mutex<Rejections>,
     totals: Totals,
 }
 
@@ -51,12 +53,18 @@ impl Registry {
     /// With nobody there.
     #[must_use]
     pub fn new(listening: watch::Receiver<Listening>, clock: Clock) -> Self {
-        let (clients, gone, totals) = (Mutex::default(), Mutex::default(), Totals::default());
-        Self(Arc::new(Shared { listening, clock, clients, gone, totals }))
+        Self(Arc::new(Shared {
+            listening,
+            clock,
+            clients: Mutex::default(),
+            gone: Mutex::default(),
+            rejections: Mutex::default(),
+            totals: Totals::default(),
+        }))
     }
 
     /// A stream was opened. It is there until what is returned is dropped; its number is set here.
-    pub fn enter(&self, client: ClientView) -> Presence {
+    pub(super) fn enter(&self, client: ClientView) -> Presence {
         let stream = self.0.totals.streams.fetch_add(1, Relaxed) + 1;
         let seat = Arc::new(ArcSwap::from_pointee(ClientView { stream, ..client }));
         lock(&self.0.clients).insert(stream, Arc::clone(&seat));
@@ -65,7 +73,7 @@ impl Registry {
     }
 
     /// Somebody was not let in.
-    pub fn refuse(&self, peer: String, reason: String) {
+    pub(super) fn refuse(&self, peer: String, reason: String) {
         self.0.totals.refused.fetch_add(1, Relaxed);
         self.remember(GoneView { node: String::new(), peer, at: self.0.clock.now(), dropped: true, reason });
     }
@@ -113,7 +121,7 @@ impl Registry {
 
 /// A stream that is open. It is gone when this is dropped.
 #[derive(Debug)]
-pub struct Presence {
+pub(super) struct Presence {
     registry: Registry,
     seat: Arc<ArcSwap<ClientView>>,
     counted: Counts,
@@ -135,8 +143,24 @@ struct Ended {
 }
 
 impl Presence {
+    /// Has the dialogue take what the client says, with what it rejected on its other streams.
+    pub(super) fn take<D: Dialogue>(
+        &self,
+        dialogue: &mut D,
+        request: D::Request,
+        resources: &Resources,
+    ) -> Result<Vec<D::Response>, Fault> {
+        let Shared { rejections, clock, .. } = &*self.registry.0;
+        dialogue.take(request, resources, &mut lock(rejections), clock.now())
+    }
+
+    /// What the client calls itself.
+    pub(super) fn client(&self) -> String {
+        self.seat.load().node.clone()
+    }
+
     /// Puts up how the dialogue is.
-    pub fn show(&mut self, dialogue: &impl Dialogue) {
+    pub(super) fn show(&mut self, dialogue: &impl Dialogue) {
         let mut client = ClientView::clone(&self.seat.load());
         if let Some(said) = dialogue.client() {
             (client.node, client.cluster, client.software) =
@@ -159,7 +183,7 @@ impl Presence {
     }
 
     /// Says why the stream ends; `dropped` where that is decided here.
-    pub fn ends(&mut self, dropped: bool, reason: String) {
+    pub(super) fn ends(&mut self, dropped: bool, reason: String) {
         self.ended = Ended { dropped, reason };
     }
 }

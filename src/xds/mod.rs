@@ -9,8 +9,14 @@
 
 pub mod clients;
 pub mod dialogue;
+mod guard;
 pub mod kind;
 pub mod protocol;
 pub mod resources;
+mod server;
+mod service;
 pub mod tls;
 pub mod view;
+
+pub use self::server::{Limits, serve, serve_with};
+pub use self::service::Served;

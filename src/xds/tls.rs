@@ -2,17 +2,25 @@
 //!
 //! `pointsman check` reads the same files by the same function as the running program, so what it calls good will serve.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use webpki::EndEntityCert;
 
 use crate::config::model::XdsTls;
+use crate::tasks::Tasks;
 
 /// What is spoken inside: gRPC is HTTP/2 alone.
 const ALPN: &[u8] = b"h2";
@@ -47,6 +55,11 @@ pub struct TlsProblem {
 /// # Errors
 /// The file that cannot be read, holds nothing of its kind, or does not go with the others.
 pub fn server_config(tls: &XdsTls) -> Result<ServerConfig, TlsProblem> {
+    read_config(tls, false)
+}
+
+/// [`server_config`]; with `or_token` a client may leave the certificate, and show a token later on.
+fn read_config(tls: &XdsTls, or_token: bool) -> Result<ServerConfig, TlsProblem> {
     let XdsTls { cert_file, key_file, client_ca_file } = tls;
     let wrong = |error| unusable(TlsFile::Certificate, cert_file, reason(&error));
     let chain = certificates(TlsFile::Certificate, cert_file)?;
@@ -62,8 +75,10 @@ pub fn server_config(tls: &XdsTls) -> Result<ServerConfig, TlsProblem> {
             for certificate in certificates(TlsFile::ClientCa, path)? {
                 roots.add(certificate).map_err(|error| unusable(TlsFile::ClientCa, path, reason(&error)))?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            config.with_client_cert_verifier(verifier.map_err(|error| unusable(TlsFile::ClientCa, path, error))?)
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = if or_token { verifier.allow_unauthenticated() } else { verifier };
+            config
+                .with_client_cert_verifier(verifier.build().map_err(|error| unusable(TlsFile::ClientCa, path, error))?)
         }
     };
     let mut config = config.with_single_cert(chain, key).map_err(|error| match error {
@@ -121,10 +136,102 @@ fn reason(error: &rustls::Error) -> String {
     }
 }
 
+/// How often the files are looked at: whoever renews certificates does so days before they end.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// What the files hold, for every connection from now on; read again when they change.
+pub(super) struct Identity {
+    files: XdsTls,
+    or_token: bool,
+    current: ArcSwapOption<ServerConfig>,
+}
+
+/// A connection with TLS, and the name in the client's certificate where it showed one.
+type Accepted<S> = (TlsStream<S>, Option<Arc<str>>);
+
+impl Identity {
+    /// What the files hold now. With `or_token` a client may leave its certificate, and show a token later on.
+    pub(super) async fn read(files: XdsTls, or_token: bool, tasks: &Tasks) -> Arc<Self> {
+        let identity = Arc::new(Self { files, or_token, current: ArcSwapOption::empty() });
+        let seen = tasks
+            .run_blocking({
+                let identity = Arc::clone(&identity);
+                move || identity.look(None)
+            })
+            .await;
+        let (looking, stopping) = (Arc::clone(&identity), tasks.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = looking.keep_looking(seen.flatten(), &stopping) => {}
+                () = stopping.stopping() => {}
+            }
+        });
+        identity
+    }
+
+    async fn keep_looking(self: Arc<Self>, mut seen: Option<Stamps>, tasks: &Tasks) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let (identity, before) = (Arc::clone(&self), seen);
+            seen = tasks.run_blocking(move || identity.look(before.as_ref())).await.flatten();
+        }
+    }
+
+    /// Takes what the files hold, where they are not as `seen`; what cannot be used leaves everything as it was, and is
+    /// tried again at the next change.
+    fn look(&self, seen: Option<&Stamps>) -> Option<Stamps> {
+        let stamps = Stamps::of(&self.files);
+        if seen == Some(&stamps) {
+            return Some(stamps);
+        }
+        match read_config(&self.files, self.or_token) {
+            Ok(config) => {
+                if seen.is_some() {
+                    tracing::info!("the xDS server has read its certificates again");
+                }
+                self.current.store(Some(Arc::new(config)));
+            }
+            Err(problem) => tracing::error!("the xDS server goes on with the certificates that it has: {problem}"),
+        }
+        Some(stamps)
+    }
+
+    /// The handshake of a connection.
+    pub(super) async fn accept<S>(&self, stream: S) -> io::Result<Accepted<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = self.current.load_full().ok_or_else(|| io::Error::other("there is no usable certificate"))?;
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let name = shown.map(|certificate| name_in(certificate).into());
+        Ok((stream, name))
+    }
+}
+
+/// When the files were changed last; a certificate that is renewed has another time.
+#[derive(Clone, PartialEq)]
+struct Stamps([Option<SystemTime>; 3]);
+
+impl Stamps {
+    fn of(files: &XdsTls) -> Self {
+        let changed = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
+        Self([changed(&files.cert_file), changed(&files.key_file), files.client_ca_file.as_ref().and_then(changed)])
+    }
+}
+
+/// What a certificate says whose it is: the first name or URI for whom it is valid.
+fn name_in(certificate: &CertificateDer<'_>) -> String {
+    let parsed = EndEntityCert::try_from(certificate).ok();
+    let first = parsed.and_then(|parsed| {
+        let mut names = parsed.valid_dns_names().map(str::to_owned);
+        names.next().or_else(|| parsed.valid_uri_names().next().map(str::to_owned))
+    });
+    first.unwrap_or_else(|| "a certificate without a name".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, ProtocolVersion, ServerConnection, version};

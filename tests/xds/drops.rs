@@ -1,0 +1,114 @@
+//! Clients that do not behave: each is dropped, and it is shown why.
+
+use std::time::Duration;
+
+use pointsman::clock::Clock;
+use pointsman::edge::Health;
+use pointsman::xds::Limits;
+use pointsman::xds::kind::Kind;
+use pointsman::xds::protocol::envoy::service::discovery::v3::DiscoveryRequest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+
+use crate::stage::{Stage, Subscriber, node, open, soon, two_nodes};
+
+fn resources() -> pointsman::xds::resources::Resources {
+    two_nodes((Health::Healthy, 67), (Health::Healthy, 50))
+}
+
+#[tokio::test]
+async fn who_does_not_say_who_asks_is_dropped() {
+    let stage = Stage::set().await;
+    stage.serve(resources());
+    let mut client = Subscriber::on(stage.channel().await).await.unwrap();
+    client.says.send(DiscoveryRequest::default()).await.unwrap();
+    assert_eq!(client.end().await.code(), Code::InvalidArgument);
+    let gone = stage.ended("nonsense").await;
+    assert!(gone.dropped && gone.reason.contains("node.id"), "{gone:?}");
+    assert_eq!(stage.registry.totals().dropped, 1);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_end_the_stream_with_a_reason() {
+    let stage = Stage::set().await;
+    stage.serve(resources());
+    let mut client = Subscriber::on(stage.channel().await).await.unwrap();
+    let long = DiscoveryRequest { node: node(&"x".repeat(2 * 1024 * 1024)), ..DiscoveryRequest::default() };
+    client.says.send(long).await.unwrap();
+    let status = client.end().await;
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    stage.ended("nonsense").await;
+}
+
+#[tokio::test]
+async fn who_floods_is_dropped_and_others_are_served() {
+    let stage = Stage::set().await;
+    stage.serve(resources());
+    let mut good = Subscriber::on(stage.channel().await).await.unwrap();
+    let mut client = Subscriber::on(stage.channel().await).await.unwrap();
+    let flood = async {
+        let request = || DiscoveryRequest {
+            node: node("flood"),
+            type_url: Kind::Route.type_url().to_owned(),
+            response_nonce: "17".to_owned(),
+            ..DiscoveryRequest::default()
+        };
+        while client.says.send(request()).await.is_ok() {}
+    };
+    soon(flood).await;
+    assert_eq!(client.end().await.code(), Code::ResourceExhausted);
+    assert_eq!(stage.ended("floods").await.node, "flood");
+    good.ask("edge-1", Kind::Endpoints, &["sip"]).await;
+    good.take(&["sip"]).await;
+}
+
+#[tokio::test]
+async fn who_neither_accepts_nor_rejects_is_dropped() {
+    // Thirty seconds pass in less than one.
+    let stage = Stage::set_with(&open(), Limits::default(), Clock::running_at(60)).await;
+    stage.serve(resources());
+    let mut client = Subscriber::on(stage.channel().await).await.unwrap();
+    client.ask("sleeper", Kind::Endpoints, &["sip"]).await;
+    client.hear().await;
+    assert_eq!(client.end().await.code(), Code::DeadlineExceeded);
+    assert_eq!(stage.ended("took nothing for 30 s").await.node, "sleeper");
+}
+
+/// A client's preface and settings with no room for any answer: it never reads.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00";
+
+#[tokio::test]
+async fn who_opens_no_stream_is_let_go() {
+    let limits = Limits { hello: Duration::from_millis(100), ..Limits::default() };
+    let stage = Stage::set_with(&open(), limits, Clock::system()).await;
+    let mut line = TcpStream::connect(stage.address).await.unwrap();
+    line.write_all(HELLO).await.unwrap();
+    soon(line.read_to_end(&mut Vec::new())).await.unwrap();
+    stage.ended("it opened no stream").await;
+}
+
+#[tokio::test]
+async fn who_speaks_something_else_is_let_go() {
+    let stage = Stage::set().await;
+    let mut line = TcpStream::connect(stage.address).await.unwrap();
+    line.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    soon(line.read_to_end(&mut Vec::new())).await.ok();
+    stage.ended("no HTTP/2").await;
+    assert_eq!(stage.registry.totals().refused, 1);
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_streams() {
+    let limits = Limits { streams: 1, ..Limits::default() };
+    let stage = Stage::set_with(&open(), limits, Clock::system()).await;
+    stage.serve(resources());
+    let channel = stage.channel().await;
+    let first = Subscriber::on(channel.clone()).await.unwrap();
+    first.ask("edge-1", Kind::Endpoints, &["sip"]).await;
+    let refused = Subscriber::on(channel.clone()).await.err().unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    drop(first);
+    stage.seen(|view| view.clients.is_empty()).await;
+    Subscriber::on(channel).await.unwrap();
+}
