@@ -10,6 +10,7 @@ use pointsman::xds::protocol::envoy::service::discovery::v3::DiscoveryRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
+use tonic::transport::Endpoint;
 
 use crate::stage::{Stage, Subscriber, node, open, soon, two_nodes};
 
@@ -75,8 +76,21 @@ async fn who_neither_accepts_nor_rejects_is_dropped() {
     assert_eq!(stage.ended("took nothing for 30 s").await.node, "sleeper");
 }
 
-/// A client's preface and settings with no room for any answer: it never reads.
-const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00";
+#[tokio::test]
+async fn who_never_reads_is_dropped_and_its_connection_closed() {
+    let stage = Stage::set_with(&open(), Limits::default(), Clock::running_at(60)).await;
+    stage.serve(resources());
+    // Room for one byte of any answer until it is read, and it never is.
+    let target = Endpoint::from_shared(format!("http://{}", stage.address)).unwrap().initial_stream_window_size(1);
+    let channel = target.connect().await.unwrap();
+    let client = Subscriber::on(channel).await.unwrap();
+    client.ask("deaf", Kind::Endpoints, &["sip"]).await;
+    assert_eq!(stage.ended("took nothing for 30 s").await.node, "deaf");
+    soon(client.says.closed()).await;
+}
+
+/// The preface of HTTP/2, and settings without anything in them.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 
 #[tokio::test]
 async fn who_opens_no_stream_is_let_go() {

@@ -88,6 +88,9 @@ pub enum Fault {
     /// It neither accepts nor rejects what it was sent.
     #[error("it took nothing for {0} s")]
     Silent(u64),
+    /// It does not read what it is sent.
+    #[error("it reads nothing of what it is sent")]
+    Full,
 }
 
 /// Bytes of a client's text that are looked at for each character that is kept.
