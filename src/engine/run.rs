@@ -3,7 +3,7 @@
 //! ```text
 //! links ──FromNode, bounded──> engine ──Effect──> appliers (variables), store, mail, log
 //!                                 ├──View, watch──> control socket, HTTP, command line, mail (for the operator)
-//!                                 └──Picture──────> router (which node is best), lock-free
+//!                                 └──Picture──────> router (which node is best), lock-free; edge (the same, pushed)
 //! ```
 //!
 //! Shutdown goes in phases, each with a deadline of its own: nobody new is served, the links close, the engine takes
@@ -142,7 +142,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
             view: view.subscribe(),
             changes: changes.clone(),
             endpoints: edge.clone(),
-            xds: None,
+            xds: xds.clone(),
             router: router.clone(),
             mode: config.balancing.mode,
             desk: desk.clone(),
