@@ -237,3 +237,94 @@ fn socket_address(address: &str, port: u16) -> Address {
 fn any<M: Message + Name>(message: &M) -> Any {
     Any { type_url: format!("type.googleapis.com/{}", M::full_name()), value: message.encode_to_vec() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::model::Member;
+    use crate::ids::{GroupId, NodeId};
+    use crate::time::Timestamp;
+
+    fn group(listener: Option<EdgeListener>) -> EdgeGroup {
+        let member = Member { node: NodeId::new("pbx-01").unwrap(), host: "192.0.2.1".to_owned(), port: 7443 };
+        let id = GroupId::new("wss").unwrap();
+        EdgeGroup { id, cluster: "phones".to_owned(), members: vec![member], listener, fail_open: true }
+    }
+
+    fn snapshot(generation: u64, health: Health, weight: u32) -> Snapshot {
+        let endpoint = Endpoint {
+            node: NodeId::new("pbx-01").unwrap(),
+            address: "192.0.2.1".to_owned(),
+            port: 7443,
+            health,
+            weight,
+            stands_in: false,
+        };
+        let (id, cluster) = (GroupId::new("wss").unwrap(), "phones".to_owned());
+        let groups = vec![EndpointGroup { id, cluster, endpoints: vec![endpoint] }];
+        Snapshot { generation, at: Timestamp::from_secs(1), groups }
+    }
+
+    fn names(resources: &Resources, kind: Kind) -> Vec<(&str, bool)> {
+        resources.of_kind(kind).values().map(|it| (it.name.as_str(), it.listed)).collect()
+    }
+
+    #[test]
+    fn a_group_is_a_cluster_with_all_that_leads_to_it() {
+        let all = Resources::of(&snapshot(1, Health::Healthy, 67), &[group(None)]);
+        for kind in [Kind::Cluster, Kind::Endpoints, Kind::Route] {
+            assert_eq!(names(&all, kind), [("phones", true)], "{kind:?}");
+        }
+        assert_eq!(names(&all, Kind::Listener), [("phones", false)], "for who names it");
+        for resource in Kind::ALL.iter().flat_map(|kind| all.of_kind(*kind).values()) {
+            assert!(Kind::ALL.iter().any(|kind| kind.type_url() == resource.body.type_url), "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn the_socket_is_there_for_who_asks_for_all_where_one_is_configured() {
+        let listen = ([0, 0, 0, 0], 7443).into();
+        let mut opened = Vec::new();
+        for protocol in [EdgeProtocol::Tcp, EdgeProtocol::Http] {
+            let all =
+                Resources::of(&snapshot(1, Health::Healthy, 67), &[group(Some(EdgeListener { listen, protocol }))]);
+            assert_eq!(names(&all, Kind::Listener), [("phones", false), ("phones-listener", true)]);
+            let body = &all.of_kind(Kind::Listener)["phones-listener"].body.value;
+            let listener = Listener::decode(&**body).unwrap();
+            opened.push(listener.filter_chains[0].filters[0].name.clone());
+        }
+        assert_eq!(opened, ["envoy.filters.network.tcp_proxy", "envoy.filters.network.http_connection_manager"]);
+    }
+
+    #[test]
+    fn a_version_is_that_of_the_content() {
+        let versions = |snapshot: &Snapshot| {
+            let all = Resources::of(snapshot, &[group(None)]);
+            Kind::ALL.map(|kind| all.of_kind(kind)["phones"].version.clone())
+        };
+        let before = versions(&snapshot(1, Health::Healthy, 67));
+        assert_eq!(before, versions(&snapshot(2, Health::Healthy, 67)), "another snapshot of the same");
+        let after = versions(&snapshot(2, Health::Unhealthy, 1));
+        let changed: Vec<_> = Kind::ALL.iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b).collect();
+        assert_eq!(changed.iter().map(|(kind, _)| **kind).collect::<Vec<_>>(), [Kind::Endpoints]);
+    }
+
+    #[test]
+    fn both_clients_find_the_weight_and_the_health() {
+        let healths = [
+            (Health::Healthy, HealthStatus::Healthy),
+            (Health::Unhealthy, HealthStatus::Unhealthy),
+            (Health::Draining, HealthStatus::Draining),
+            (Health::Unknown, HealthStatus::Unknown),
+        ];
+        for (health, told) in healths {
+            let all = Resources::of(&snapshot(1, health, 42), &[group(None)]);
+            let body = &all.of_kind(Kind::Endpoints)["phones"].body.value;
+            let locality = ClusterLoadAssignment::decode(&**body).unwrap().endpoints.remove(0);
+            let endpoint = &locality.lb_endpoints[0];
+            assert_eq!((locality.load_balancing_weight, endpoint.load_balancing_weight), (Some(42), Some(42)));
+            assert_eq!(endpoint.health_status(), told);
+            assert_eq!(locality.locality.map(|it| it.sub_zone).as_deref(), Some("pbx-01"));
+        }
+    }
+}
