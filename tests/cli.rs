@@ -45,6 +45,9 @@ fn wrong_usage_is_2_and_says_what_is_wrong() {
         (&["rum"][..], "'run'"),
         (&[], "Usage:"),
         (&["check", "--nonsense"], "--nonsense"),
+        (&["xds"], "clients"),
+        (&["xds", "clients", "-c", "/no/such/file.toml"], "/no/such/file.toml"),
+        (&["xds", "clients", "-c", "x.toml", "--socket", "x.sock"], "cannot be used with"),
         (&["completions", "tcsh"], "tcsh"),
         (&["check", "--log", "inof"], "neither a level"),
         (&["check", "-c", "/no/such/file.toml"], ""),
@@ -163,5 +166,6 @@ fn every_shell_has_its_completions() {
         let (code, out, err) = run(&["completions", shell]);
         assert_eq!((code, err.as_str()), (0, ""), "{shell}");
         assert!(out.contains("replay"), "{shell}");
+        assert!(out.contains("clients"), "{shell}");
     }
 }

@@ -17,9 +17,12 @@ use pointsman::engine::reload::Reloader;
 use pointsman::engine::request::Desk;
 use pointsman::engine::view::{MailView, RoutingView, StorageView, UnknownTrunk, View};
 use pointsman::ids::NodeId;
+use pointsman::listen::Listening;
 use pointsman::notify::run::OutboxDesk;
 use pointsman::tasks::Tasks;
 use pointsman::time::Timestamp;
+use pointsman::xds::clients::Registry;
+use pointsman::xds::view::{ClientView, Protocol, XdsView};
 use tokio::sync::watch;
 
 fn view(generation: u64) -> Arc<View> {
@@ -53,6 +56,7 @@ fn engine() -> control::Engine {
         clock: Clock::system(),
         probes: Probes::default(),
         reloader: Reloader::default(),
+        xds: None,
     }
 }
 
@@ -65,11 +69,16 @@ struct Served {
 }
 
 async fn served() -> Served {
+    served_with(None).await
+}
+
+async fn served_with(xds: Option<Registry>) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run/pointsman.sock");
     let (view, receiver) = watch::channel(view(1));
     let tasks = Tasks::new();
-    control::serve(&path, receiver, OutboxDesk::default(), engine(), &tasks).await.unwrap();
+    let engine = control::Engine { xds, ..engine() };
+    control::serve(&path, receiver, OutboxDesk::default(), engine, &tasks).await.unwrap();
     Served { path, view, tasks, _dir: dir }
 }
 
@@ -241,9 +250,17 @@ async fn an_answer_of_another_version_is_named() {
 
 // ===== the command =====
 
-fn status(socket: &Path, more: &[&str]) -> Output {
+fn command(name: &[&str], socket: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman"));
-    command.arg("status").arg("--socket").arg(socket).args(more).output().unwrap()
+    command.args(name).arg("--socket").arg(socket).args(more).output().unwrap()
+}
+
+fn status(socket: &Path, more: &[&str]) -> Output {
+    command(&["status"], socket, more)
+}
+
+fn clients(socket: &Path, more: &[&str]) -> Output {
+    command(&["xds", "clients"], socket, more)
 }
 
 #[tokio::test]
@@ -287,4 +304,56 @@ async fn status_watches_until_it_is_stopped() {
     child.kill().unwrap();
     child.wait().unwrap();
     rest.read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn client(node: &str) -> ClientView {
+    ClientView {
+        stream: 0,
+        node: node.into(),
+        cluster: "edges".into(),
+        software: "envoy 1.40.0".into(),
+        peer: "127.0.0.1:41234".into(),
+        who: None,
+        protocol: Protocol::Delta,
+        since: Clock::system().now(),
+        subscriptions: vec![],
+        unserved: vec![],
+    }
+}
+
+#[tokio::test]
+async fn the_clients_of_the_xds_server_are_shown() {
+    let listening = Listening { address: Some("127.0.0.1:18000".parse().unwrap()), ..Listening::default() };
+    let (state, listening) = watch::channel(listening);
+    let registry = Registry::new(listening, Clock::system());
+    let served = served_with(Some(registry.clone())).await;
+    let _here = registry.enter(client("envoy-01"));
+    registry.refuse("127.0.0.1:41235".into(), "it showed no token".into());
+    let path = served.path.clone();
+    let (text, json) = blocking(move || (clients(&path, &[]), clients(&path, &["--json"]))).await;
+    assert_eq!((text.status.code(), json.status.code()), (Some(0), Some(0)));
+    let said = String::from_utf8(text.stdout).unwrap();
+    for part in ["xDS on 127.0.0.1:18000: 1 client\n", " envoy-01  envoy ", "it showed no token"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(serde_json::from_slice::<XdsView>(&json.stdout).unwrap(), registry.view());
+
+    let problem = "the xDS server cannot listen on 127.0.0.1:18000: Address already in use";
+    state.send_replace(Listening { address: None, problem: problem.into() });
+    let path = served.path.clone();
+    let (text, json) = blocking(move || (clients(&path, &[]), clients(&path, &["--json"]))).await;
+    assert_eq!((text.status.code(), json.status.code()), (Some(1), Some(1)));
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.starts_with(&format!("xDS: NOT listening\n{problem}\n")), "{said}");
+}
+
+#[tokio::test]
+async fn without_an_xds_server_nobody_can_be_there() {
+    let served = served().await;
+    let path = served.path.clone();
+    let output = blocking(move || clients(&path, &["--json"])).await;
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = "pointsman: no xDS server is configured: it takes a section `xds` in the configuration\n";
+    assert_eq!(said, expected);
 }

@@ -31,6 +31,7 @@ pub mod templates;
 pub mod test_call;
 pub mod test_dialplan;
 pub mod test_email;
+pub mod xds;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -61,7 +62,18 @@ const EXAMPLES: &[(&str, &str)] = &[
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Beside the PBXs",
-        &["run", "check", "status", "test-call", "test-dialplan", "node", "override", "reload-route-maps", "clear"],
+        &[
+            "run",
+            "check",
+            "status",
+            "test-call",
+            "test-dialplan",
+            "node",
+            "override",
+            "reload-route-maps",
+            "xds",
+            "clear",
+        ],
     ),
     ("Mail", &["outbox", "test-email", "templates"]),
     ("Without a PBX", &["demo", "replay", "judge"]),
@@ -107,6 +119,8 @@ enum Command {
     Override(override_::Args),
     /// Put a changed configuration in force: connections, customers, route maps, routing rules
     ReloadRouteMaps(reload::Args),
+    /// Show who is at the xDS server: what each edge was told, what it accepted and what it rejected
+    Xds(xds::Args),
     /// Put the static hunt orders back into the PBXs' variables, after pointsman has been stopped
     Clear(clear::Args),
     /// Watch it work: simulated PBXs, callers and vendors, with the real program over them
@@ -160,6 +174,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Node(args) => quiet(&cli.log).and_then(|()| node::run(args)),
         Command::Override(args) => quiet(&cli.log).and_then(|()| override_::run(args)),
         Command::ReloadRouteMaps(args) => quiet(&cli.log).and_then(|()| reload::run(args)),
+        Command::Xds(args) => quiet(&cli.log).and_then(|()| xds::run(args)),
         Command::Clear(args) => quiet(&cli.log).and_then(|()| clear::run(args)),
         Command::Replay(args) => quiet(&cli.log).and_then(|()| replay::run(args)),
         Command::Judge(args) => quiet(&cli.log).and_then(|()| judge::run(args)),

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::control::{self, ControlError, Request, Response};
 use crate::engine::view::{
     ConnectionView, LinkState, LinkView, MailView, MapView, NodeView, RoutingView, UnknownTrunk, VariablesView, View,
+    XdsSummary,
 };
 use crate::ids::ConnectionId;
 use crate::pbx::PbxKind;
@@ -140,7 +141,18 @@ fn head(view: &View, now: Timestamp) -> String {
     let stored = if view.storage.healthy { "storing" } else { "NOT storing" };
     let mail = if view.mail.configured { format!("\n{}", mail(&view.mail)) } else { String::new() };
     let best = best(&view.routing);
-    format!("pointsman {}, running for {running}, generation {}, {stored}\n{best}{mail}", view.version, view.generation)
+    let xds = view.xds.as_ref().map(|xds| format!("\n{}", edges(xds))).unwrap_or_default();
+    format!(
+        "pointsman {}, running for {running}, generation {}, {stored}\n{best}{mail}{xds}",
+        view.version, view.generation
+    )
+}
+
+/// The xDS server in a line.
+pub(super) fn edges(xds: &XdsSummary) -> String {
+    let Some(address) = &xds.address else { return "xDS: NOT listening".into() };
+    let rejecting = if xds.rejecting > 0 { format!(", {} REJECTING", xds.rejecting) } else { String::new() };
+    format!("xDS on {}: {}{rejecting}", printable(address), plural(xds.clients as u64, "client"))
 }
 
 fn best(routing: &RoutingView) -> String {
@@ -177,6 +189,7 @@ fn troubles(view: &View) -> Option<String> {
     lines.extend(view.maps.iter().filter(|map| map.panic).map(|map| all_blocked(map)));
     lines.extend(unmapped(&view.connections));
     lines.extend(view.http.iter().map(|http| &http.problem).filter(|problem| !problem.is_empty()).cloned());
+    lines.extend(view.xds.iter().filter(|xds| !xds.problem.is_empty()).map(|xds| printable(&xds.problem)));
     lines.extend(mail_troubles(&view.mail, view.at));
     for node in &view.nodes {
         if node.link.state != LinkState::Up && !node.link.reason.is_empty() {
@@ -457,19 +470,19 @@ pub(super) fn table(width: u16, headers: &[&str], right: &[usize]) -> Table {
     table
 }
 
-fn titled(title: &str, table: &Table) -> String {
+pub(super) fn titled(title: &str, table: &Table) -> String {
     format!("{title}\n{}", table.trim_fmt().replace(NO_BREAK, " "))
 }
 
 /// A space at which a cell is not broken; a plain one when printed.
 const NO_BREAK: char = '\u{a0}';
 
-fn unbroken(text: &str) -> String {
+pub(super) fn unbroken(text: &str) -> String {
     text.replace(' ', &NO_BREAK.to_string())
 }
 
 /// A span in its largest unit.
-fn roughly(span: Duration) -> String {
+pub(super) fn roughly(span: Duration) -> String {
     let seconds = span.as_secs();
     let (value, unit) = match seconds {
         0..60 => (seconds, "s"),
@@ -507,7 +520,7 @@ fn milliseconds(micros: u64) -> String {
     format!("{} ms", number(micros as f64 / 1000.0))
 }
 
-fn plural(count: u64, what: &str) -> String {
+pub(super) fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -633,7 +646,12 @@ mod tests {
             },
             http: None,
             edge: Arc::default(),
-            xds: None,
+            xds: Some(XdsSummary {
+                clients: 3,
+                rejecting: 1,
+                address: Some("127.0.0.1:18000".into()),
+                ..XdsSummary::default()
+            }),
             storage: StorageView { healthy: false, problem: "the disk is full".into(), backlog: 213, dropped: 0 },
             unknown_trunks: vec![
                 UnknownTrunk { node: NodeId::new("pbx-01").unwrap(), trunk: "vendor-z".into(), attempts: 1 },
@@ -652,6 +670,15 @@ mod tests {
     #[test]
     fn nothing_from_outside_reaches_the_terminal_as_a_command() {
         assert!(!text(&view(), second(0), 80).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_xds_server_that_cannot_be_reached_is_a_trouble() {
+        let problem = "the xDS server cannot listen on 127.0.0.1:18000: Address in use".to_owned();
+        let xds = Some(XdsSummary { problem: problem.clone(), ..XdsSummary::default() });
+        let text = text(&View { xds, ..view() }, second(0), 80);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.contains(&"xDS: NOT listening") && lines.contains(&problem.as_str()), "{text}");
     }
 
     #[test]

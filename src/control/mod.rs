@@ -23,6 +23,7 @@ use crate::notify::letter::Letter;
 use crate::quality::pin::Pin;
 use crate::routing::question::{Answer, Question};
 use crate::score::Admin;
+use crate::xds::view::XdsView;
 
 pub use client::{request, request_blocking};
 pub use server::{Engine, serve};
@@ -96,6 +97,8 @@ pub enum Request {
     },
     /// What a call would try, and whether the PBXs know.
     TestDialplan(Question),
+    /// The clients of the xDS server.
+    XdsClients,
     /// The letters of the outbox.
     Outbox {
         /// Also those that are settled.
@@ -148,6 +151,8 @@ pub enum Response {
     },
     /// To [`Request::TestDialplan`].
     TestDialplan(Box<Report>),
+    /// To [`Request::XdsClients`].
+    Xds(Box<XdsView>),
     /// To [`Request::Outbox`]: oldest first, without their bodies.
     Outbox(Vec<Letter>),
     /// To [`Request::OutboxRetry`] and [`Request::OutboxDrop`]: how many deliveries it concerns.

@@ -22,12 +22,16 @@ use crate::engine::request::{self as engine, By, Desk};
 use crate::engine::view::View;
 use crate::notify::run::{OutboxDesk, Refused, Which};
 use crate::tasks::Tasks;
+use crate::xds::clients::Registry;
 
 /// What follows the name of the socket while it is being made.
 const NEW: &str = ".new";
 
 /// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why there are no clients of an xDS server.
+const NO_XDS: &str = "no xDS server is configured: it takes a section `xds` in the configuration";
 
 /// Makes the socket `path` and answers on it until the tasks stop; then the socket is removed.
 ///
@@ -151,6 +155,8 @@ pub struct Engine {
     pub probes: Probes,
     /// The way to another configuration.
     pub reloader: Reloader,
+    /// Who is at the xDS server; `None` where there is none.
+    pub xds: Option<Registry>,
 }
 
 impl Engine {
@@ -239,6 +245,10 @@ async fn answer(line: &[u8], sources: &Sources) -> Response {
     match serde_json::from_slice(line) {
         Ok(Request::Ping) => Response::Pong,
         Ok(Request::Status) => Response::Status(Arc::clone(&sources.view.borrow())),
+        Ok(Request::XdsClients) => match &sources.engine.xds {
+            Some(registry) => Response::Xds(Box::new(registry.view())),
+            None => Response::Refused(NO_XDS.to_owned()),
+        },
         Ok(Request::Outbox { all }) => outbox.list(all).await.map_or_else(|why| refused(&why), Response::Outbox),
         Ok(Request::OutboxRetry { letter }) => {
             outbox.retry(which(letter)).await.map_or_else(|why| refused(&why), Response::Deliveries)

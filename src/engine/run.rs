@@ -169,7 +169,7 @@ pub async fn start_with(config: Arc<Config>, clock: Clock, loader: Option<Loader
     };
     let driver = Driver::new(engine, nodes, outputs, clock);
     let view = driver.view.subscribe();
-    let ours = control::Engine { desk: desk.clone(), clock, probes, reloader: reloader.clone() };
+    let ours = control::Engine { desk: desk.clone(), clock, probes, reloader: reloader.clone(), xds: xds.clone() };
     control::serve(&config.control_socket, view.clone(), outbox.clone(), ours, &serving).await?;
     let stopping = engine_tasks.clone();
     engine_tasks.spawn(async move { driver.run(inbox, asked, &stopping).await });
