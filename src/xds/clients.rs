@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// A stream was opened. It is there until what is returned is dropped; its number is set here.
-    pub(super) fn enter(&self, client: ClientView) -> Presence {
+    pub fn enter(&self, client: ClientView) -> Presence {
         let stream = self.0.totals.streams.fetch_add(1, Relaxed) + 1;
         let seat = Arc::new(ArcSwap::from_pointee(ClientView { stream, ..client }));
         lock(&self.0.clients).insert(stream, Arc::clone(&seat));
@@ -73,7 +73,7 @@ impl Registry {
     }
 
     /// Somebody was not let in.
-    pub(super) fn refuse(&self, peer: String, reason: String) {
+    pub fn refuse(&self, peer: String, reason: String) {
         self.0.totals.refused.fetch_add(1, Relaxed);
         self.remember(GoneView { node: String::new(), peer, at: self.0.clock.now(), dropped: true, reason });
     }
@@ -121,7 +121,7 @@ impl Registry {
 
 /// A stream that is open. It is gone when this is dropped.
 #[derive(Debug)]
-pub(super) struct Presence {
+pub struct Presence {
     registry: Registry,
     seat: Arc<ArcSwap<ClientView>>,
     counted: Counts,
@@ -183,7 +183,7 @@ impl Presence {
     }
 
     /// Says why the stream ends; `dropped` where that is decided here.
-    pub(super) fn ends(&mut self, dropped: bool, reason: String) {
+    pub fn ends(&mut self, dropped: bool, reason: String) {
         self.ended = Ended { dropped, reason };
     }
 }
