@@ -91,6 +91,16 @@ fn subscriptions_count_whatever_the_nonce() {
 }
 
 #[test]
+fn what_was_under_way_when_the_client_changed_its_mind_is_set_right() {
+    let mut talk = two();
+    let first = one(talk.say(subscribe(Kind::Cluster, &["hidden"])));
+    talk.say(unsubscribe(Kind::Cluster, &["hidden"]));
+    talk.say(subscribe(Kind::Cluster, &["*"]));
+    // It gets the first answer only now, wants everything, and keeps it.
+    assert_eq!(changes(&one(talk.say(accept(&first)))), ["a 1", "b 1", "-hidden"]);
+}
+
+#[test]
 fn what_is_unsubscribed_from_is_not_sent_any_more() {
     let mut talk = two();
     settle(&mut talk, subscribe(Kind::Cluster, &["a", "b"]));
@@ -151,9 +161,9 @@ fn one_answer_is_under_way_and_then_comes_the_latest() {
 }
 
 #[test]
-fn the_versions_of_a_rejected_answer_are_not_sent_again_and_others_are() {
+fn a_version_that_was_rejected_by_itself_is_never_sent_again() {
     let mut talk = two();
-    let first = one(talk.say(subscribe(Kind::Cluster, &[])));
+    let first = one(talk.say(subscribe(Kind::Cluster, &["a"])));
     assert!(talk.say(reject(&first)).is_empty());
     put(&mut talk.resources, Kind::Cluster, "a", "2");
     let second = one(talk.push());
@@ -161,9 +171,22 @@ fn the_versions_of_a_rejected_answer_are_not_sent_again_and_others_are() {
     assert!(talk.say(accept(&second)).is_empty());
     put(&mut talk.resources, Kind::Cluster, "a", "1");
     assert!(talk.push().is_empty());
+    assert_eq!(settle(&mut talk, subscribe(Kind::Cluster, &["a", "b"])), ["b 1"]);
+    talk.resources.remove(Kind::Cluster, "a");
+    assert_eq!(changes(&one(talk.push())), ["-a"]);
+}
+
+#[test]
+fn versions_that_were_rejected_together_are_sent_again_once_they_changed_and_changed_back() {
+    let mut talk = two();
+    let first = one(talk.say(subscribe(Kind::Cluster, &[])));
+    assert!(talk.say(reject(&first)).is_empty());
     assert_eq!(settle(&mut talk, subscribe(Kind::Cluster, &["a", "b", "hidden"])), ["hidden 1"]);
-    talk.resources.remove(Kind::Cluster, "b");
-    assert_eq!(changes(&one(talk.push())), ["-b"]);
+    put(&mut talk.resources, Kind::Cluster, "a", "2");
+    let second = one(talk.push());
+    assert!(talk.say(accept(&second)).is_empty());
+    put(&mut talk.resources, Kind::Cluster, "a", "1");
+    assert_eq!(changes(&one(talk.push())), ["a 1"], "b was the bad one");
 }
 
 #[test]

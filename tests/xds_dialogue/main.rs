@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot be unwrapped fails the test")]
 
 mod delta;
+mod laws;
 mod sotw;
 mod stream;
 

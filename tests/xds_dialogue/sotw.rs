@@ -213,7 +213,38 @@ fn a_client_that_comes_back_with_what_it_holds_is_not_sent_what_it_rejected() {
     let newer = one(talk.push());
     talk.say(ack(&newer, &[]));
     put(&mut talk.resources, Kind::Cluster, "a", "2");
-    assert!(talk.push().is_empty(), "not on this stream");
     talk.reconnect();
     assert_eq!(one(talk.say(holding)).version_info, bad.version_info, "what it accepted since has ended the memory");
+}
+
+#[test]
+fn of_kinds_that_cannot_take_away_what_was_rejected_is_left_out_and_the_rest_goes_on() {
+    let mut talk = SotwTalk::with(some(Kind::Endpoints, &[("good", "1"), ("bad", "1")]));
+    let first = one(talk.say(ask(Kind::Endpoints, &["good", "bad"])));
+    assert!(talk.say(nack(&first, &["good", "bad"])).is_empty());
+    for version in ["2", "1"] {
+        put(&mut talk.resources, Kind::Endpoints, "good", version);
+        let answer = one(talk.push());
+        assert_eq!(held(&answer), [format!("good {version}")]);
+        assert!(talk.say(ack(&answer, &["good", "bad"])).is_empty());
+    }
+    assert!(talk.view(Kind::Endpoints).rejection.is_some(), "still");
+    put(&mut talk.resources, Kind::Endpoints, "bad", "2");
+    let answer = one(talk.push());
+    assert_eq!(held(&answer), ["bad 2", "good 1"]);
+    talk.say(ack(&answer, &["good", "bad"]));
+    assert_eq!(talk.view(Kind::Endpoints).rejection, None);
+}
+
+#[test]
+fn a_node_that_goes_and_comes_back_is_seen_by_a_client_that_rejects_all_that_comes_with_it() {
+    let mut talk = SotwTalk::with(some(Kind::Endpoints, &[("good", "up"), ("bad", "1")]));
+    let mut answer = one(talk.say(ask(Kind::Endpoints, &[])));
+    for (good, bad) in [("down", "2"), ("up", "1"), ("down", "2")] {
+        talk.say(nack(&answer, &[]));
+        put(&mut talk.resources, Kind::Endpoints, "good", good);
+        put(&mut talk.resources, Kind::Endpoints, "bad", bad);
+        answer = one(talk.push());
+        assert_eq!(held(&answer), [format!("bad {bad}"), format!("good {good}")]);
+    }
 }

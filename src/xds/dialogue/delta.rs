@@ -12,7 +12,8 @@
 //!   the resource, or as removed where there is none. So is a name that it unsubscribes from while it wants everything: it
 //!   cannot know whether that is part of everything.
 //! - The version of a resource that was in a rejected answer is not sent again, not even to who subscribes to it anew: the
-//!   client keeps what it has. Other resources and later versions are sent.
+//!   client keeps what it has. Other resources and later versions are sent. Where it was rejected with others, it may not be
+//!   the bad one: it is sent again once another version of it was in between.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -144,7 +145,7 @@ fn subscribe(subscription: &mut Subscription, names: Vec<String>, is_new: bool) 
     for name in names {
         if name == EVERYTHING {
             if !is_new {
-                subscription.owed.extend(subscription.told.keys().cloned());
+                subscription.owe_all();
             }
             want_everything(subscription);
             continue;

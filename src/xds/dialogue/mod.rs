@@ -4,6 +4,10 @@
 //! A client names what it wants and gets it; it accepts (ACK) or rejects (NACK) each answer by its nonce. One answer per kind
 //! is under way at a time: a client that is slow to take one gets the latest state with the next and nothing of what came
 //! between, so nothing piles up for anybody.
+//!
+//! What a client rejects it is not sent again: an answer of clusters or listeners as a whole (state of the world), else a
+//! version of a resource. Who rejects several at once does not say which one is bad; those are held back only until they
+//! change, so that the state of a node that changes and changes back is not lost on a client that dislikes another node.
 
 mod delta;
 mod rejections;

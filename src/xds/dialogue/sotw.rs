@@ -8,10 +8,12 @@
 //!   with the nonce of the answer under way.
 //! - Clusters and listeners are gone when an answer lacks them. Of the other kinds nothing can be taken away: that such a
 //!   resource is gone is no reason for an answer, and the client drops it with what refers to it.
-//! - A rejected answer is not sent again; another one is, though the resource that was the reason may be in it: clients
-//!   take the good resources of an answer and leave the bad ones. So names that are added after it still work.
+//! - A rejected answer of clusters or listeners is not sent again; another one is, though the resource that was the reason
+//!   may be in it: clients take the good resources of an answer and leave the bad ones. Of the other kinds what was
+//!   rejected is left out of the next answers, and the client keeps what it has of it. So the rest, and names that are
+//!   added later, are not disturbed.
 
-use super::rejections::{Part, Rejections};
+use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
 use super::subscription::{Answer, EVERYTHING, OfKind, Subscription, Versions, version_of};
 use super::{Client, Dialogue, Fault};
@@ -103,21 +105,28 @@ fn name(subscription: &mut Subscription, names: Vec<String>) -> Result<(), Fault
 
 /// All that the client wants, where it was told something else or asked for more.
 fn next(subscription: &Subscription, kind: Kind, all: &OfKind) -> Option<Answer> {
-    let told: Versions =
-        subscription.wanted(all).map(|resource| (resource.name.clone(), resource.version.clone())).collect();
-    let changed = if kind.is_whole() {
-        told != subscription.told
+    let (wants, told) = (subscription.wanted(all).cloned(), &subscription.told);
+    let resources: Vec<_> = if kind.is_whole() {
+        wants.collect()
     } else {
-        told.iter().any(|(name, version)| subscription.told.get(name) != Some(version))
+        wants.filter(|it| !subscription.has_rejected(&it.name, &it.version)).collect()
     };
+    let sent: Versions = resources.iter().map(|it| (it.name.clone(), it.version.clone())).collect();
+    let changed =
+        if kind.is_whole() { sent != *told } else { sent.iter().any(|(name, new)| told.get(name) != Some(new)) };
     if !(changed || subscription.unanswered || !subscription.owed.is_empty()) {
         return None;
     }
-    let version = version_of(&told);
-    let part: Part = (String::new(), version.clone());
-    if subscription.has_rejected(&part.0, &part.1) {
+    let version = version_of(&sent);
+    let parts = if kind.is_whole() {
+        vec![(String::new(), version.clone())]
+    } else {
+        sent.iter().map(|(name, version)| (name.clone(), version.clone())).collect()
+    };
+    if kind.is_whole() && subscription.has_rejected("", &version) {
         return None;
     }
-    let resources = subscription.wanted(all).cloned().collect();
-    Some(Answer { resources, removed: Vec::new(), version, told, parts: vec![part] })
+    let mut after = if kind.is_whole() { Versions::new() } else { told.clone() };
+    after.extend(sent);
+    Some(Answer { resources, removed: Vec::new(), version, told: after, parts })
 }

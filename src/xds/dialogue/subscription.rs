@@ -21,7 +21,7 @@ pub(super) const MAX_NAME: usize = 512;
 /// Names that wait for an answer: what is asked for now, and as many that were a moment ago.
 const MAX_OWED: usize = 2 * MAX_NAMES;
 
-/// Rejected versions that a stream keeps of a kind, the oldest out: as many as an answer may have resources.
+/// Versions rejected by themselves that a stream keeps of a kind, the oldest out: some for each name.
 const MAX_REJECTED: usize = 1000;
 
 /// Characters kept of why a client rejects something.
@@ -81,7 +81,10 @@ pub(super) struct Subscription {
     pub(super) owed: BTreeSet<String>,
     /// Whether an answer is due even with nothing in it.
     pub(super) unanswered: bool,
+    /// Versions that the client rejected by themselves: never sent again.
     rejected: VecDeque<Part>,
+    /// Versions by name that were rejected with others, or on an earlier stream: not sent again before another version is.
+    suspected: Versions,
     under_way: Option<UnderWay>,
     sent: u64,
     sent_version: String,
@@ -135,19 +138,32 @@ impl Subscription {
         Ok(())
     }
 
-    /// Whether the client rejected this version.
-    pub(super) fn has_rejected(&self, name: &str, version: &str) -> bool {
-        self.rejected.iter().any(|(of, rejected)| of == name && rejected == version)
+    /// All that the client has is to be answered again, with what is under way: it is no longer known here whether that was
+    /// wanted when it was sent, and a client that wants everything keeps it.
+    pub(super) fn owe_all(&mut self) {
+        let under_way = self.under_way.iter().flat_map(|sent| &sent.parts).map(|(name, _)| name);
+        self.owed.extend(self.told.keys().chain(under_way).cloned());
     }
 
-    /// The client is not to be sent these.
-    pub(super) fn reject(&mut self, parts: &[Part]) {
-        for part in parts {
-            if !self.rejected.contains(part) {
-                self.rejected.push_back(part.clone());
-            }
+    /// Whether the client rejected this version, so that it is not sent.
+    pub(super) fn has_rejected(&self, name: &str, version: &str) -> bool {
+        self.suspected.get(name).is_some_and(|suspected| suspected == version)
+            || self.rejected.iter().any(|(of, rejected)| of == name && rejected == version)
+    }
+
+    /// The client is not sent these, until other versions of them are.
+    pub(super) fn suspect(&mut self, parts: &[Part]) {
+        self.suspected.extend(parts.iter().cloned());
+    }
+
+    /// The client rejects an answer. Of several parts nobody knows which one is bad; the good ones must get through once
+    /// they have changed, even back to what they are now, or a node that is down would stay up for this client.
+    fn reject(&mut self, parts: &[Part]) {
+        let [part] = parts else { return self.suspect(parts) };
+        self.rejected.push_back(part.clone());
+        if self.rejected.len() > MAX_REJECTED {
+            self.rejected.pop_front();
         }
-        self.rejected.drain(..self.rejected.len().saturating_sub(MAX_REJECTED));
     }
 
     /// When the answer was sent that the client is waited for.
@@ -163,6 +179,7 @@ impl Subscription {
     /// An answer is sent.
     pub(super) fn send(&mut self, answer: &Answer, nonce: String, now: Timestamp) {
         self.told = answer.told.clone();
+        self.suspected.retain(|name, _| !answer.parts.iter().any(|(sent, _)| sent == name));
         self.owed.clear();
         self.unanswered = false;
         self.sent += 1;
@@ -183,7 +200,7 @@ impl Subscription {
         self.accepted += 1;
         self.accepted_after_us = u64::try_from(now.since(sent.at).as_micros()).ok();
         self.accepted_version = sent.version;
-        // A delta is accepted for what is in it: what was rejected before and not replaced since is still rejected.
+        // An answer is accepted for what is in it: what was rejected before and not replaced since is still rejected.
         if !self.told.iter().any(|(name, version)| self.has_rejected(name, version)) {
             self.rejection = None;
         }
