@@ -492,6 +492,9 @@ proptest! {
                 delta.reconnect();
             }
         }
+        for view in sotw.dialogue.subscriptions().into_iter().chain(delta.dialogue.subscriptions()) {
+            prop_assert!(view.names.len() <= 1_000 && view.names.iter().all(|name| name.len() <= 512));
+        }
         // Each kind: names, names owed, and names held with their versions.
         let most = Kind::ALL.len() * 1_000 * (512 + 2 * 512 + 512 + 64);
         let texts = [format!("{:?}", sotw.dialogue), format!("{:?}", delta.dialogue)];
