@@ -209,6 +209,8 @@ impl Side for Delta {
     fn want(kept: &mut Kept, kind: Kind, names: Names, manner: Manner) -> Option<DeltaDiscoveryRequest> {
         let before = std::mem::replace(&mut kept.want, names);
         kept.drop_unwanted();
+        // Whether what it no longer names is part of everything it must be told.
+        kept.held.retain(|name, _| kept.want.contains(name) || !before.contains(name));
         if kept.want.is_empty() && !kept.started {
             return None;
         }
