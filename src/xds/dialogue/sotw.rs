@@ -9,9 +9,10 @@
 //! - Clusters and listeners are gone when an answer lacks them. Of the other kinds nothing can be taken away: that such a
 //!   resource is gone is no reason for an answer, and the client drops it with what refers to it.
 //! - A rejected answer of clusters or listeners is not sent again; another one is, though the resource that was the reason
-//!   may be in it: clients take the good resources of an answer and leave the bad ones. Of the other kinds what was
-//!   rejected is left out of the next answers, and the client keeps what it has of it. So the rest, and names that are
-//!   added later, are not disturbed.
+//!   may be in it: clients take the good resources of an answer and leave the bad ones. The price: where all is again as
+//!   it was in the rejected answer, the client hears of it with the next change only.
+//! - Of the other kinds what was rejected is left out of the next answers, and the client keeps what it has of it. So the
+//!   rest, and names that are added later, are not disturbed.
 
 use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
