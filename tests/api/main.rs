@@ -14,6 +14,7 @@ mod metrics;
 mod monitoring;
 mod pages;
 mod pages_changes;
+mod pages_edges;
 mod pages_extremes;
 mod pages_maps;
 mod pages_node;

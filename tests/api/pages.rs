@@ -50,6 +50,7 @@ async fn every_page_is_there_in_both_languages() {
     for (path, english, russian) in [
         ("/", "the most troubled first", "сначала проблемные"),
         ("/connections", "3\u{a0}connections", "3\u{a0}подключения"),
+        ("/edges", "What they are told", "Что им сообщается"),
         ("/connections/vendor-a", "Last failed calls", "Последние неудачные"),
         ("/connections/vendor-c?map=intl&span=7d", "Last failed calls", "Последние неудачные"),
     ] {

@@ -15,7 +15,7 @@ use crate::client::{Answer, Stream, send};
 use crate::picture::key;
 use crate::stage::Stage;
 
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/",
     "/connections",
     "/connections/vendor-a",
@@ -23,6 +23,7 @@ const PATHS: [&str; 8] = [
     "/maps",
     "/maps/intl?number=4420&ask=call&assume=vendor-c=away",
     "/nodes/pbx-01",
+    "/edges",
     "/changes?connection=nobody",
 ];
 
@@ -93,7 +94,7 @@ async fn every_page_is_painted_where_everything_is_missing() {
     painted(&stage, "/maps", "maps of nothing").await;
     painted(&stage, "/maps/intl?number=4420&ask=dialplan", "maps of nothing").await;
     stage.publish(|view| *view = View::empty(view.at));
-    for path in ["/", "/connections", "/maps", "/maps?number=1", "/changes"] {
+    for path in ["/", "/connections", "/maps", "/maps?number=1", "/edges", "/changes"] {
         painted(&stage, path, "empty").await;
     }
 }

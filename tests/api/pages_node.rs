@@ -117,7 +117,7 @@ async fn its_text_from_outside_is_text_and_its_parts_follow_the_picture() {
     let stage = Stage::with_limits(Limits { pace: Duration::from_millis(1), ..Limits::default() }).await;
     let mut live = Stream::of_page(stage.address, "/nodes/pbx-02", &[]).await;
     assert_eq!(live.next().await.unwrap().0, "hello");
-    assert_eq!(live.next().await.unwrap().1.as_object().unwrap().len(), 6);
+    assert_eq!(live.next().await.unwrap().1.as_object().unwrap().len(), 7);
     stage.publish(|view| {
         view.nodes[1].link.reason = "<img src=x>".to_owned();
         view.nodes[1].link.software = "<img src=y>".to_owned();

@@ -51,6 +51,7 @@ async fn look_at_every_page(language: &str, accepted: &str) {
         "/maps/intl?number=nobody&ask=call",
         "/nodes/freeswitch-1?read=local",
         "/nodes/asterisk-1?read=intl&span=24h",
+        "/edges",
         "/changes",
         "/nothing-here",
     ];

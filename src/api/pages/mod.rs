@@ -21,6 +21,7 @@ mod assets;
 mod changes;
 mod connection;
 mod connections;
+mod edges;
 mod hunt;
 mod live;
 pub(super) mod login;
@@ -113,6 +114,7 @@ pub(super) fn routes(app: &App) -> Router<App> {
         .route("/connections/{id}/reset", post(connection::reset))
         .merge(page::<maps::Maps>("/maps"))
         .merge(page::<map::Map>("/maps/{id}"))
+        .merge(page::<edges::Edges>("/edges"))
         .route("/call", get(question::by_number))
         .merge(page::<node::Node>("/nodes/{id}"))
         .route("/nodes/{id}/admin", post(node::admin))

@@ -8,6 +8,7 @@ use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::{Deserialize, Serialize};
 
+use super::edges::{Membership, memberships};
 use super::order::order;
 use super::part::When;
 use super::past::Past;
@@ -83,6 +84,7 @@ struct About<'a> {
     next_try_at: Option<When>,
     variables: &'a VariablesView,
     in_step_at: Option<When>,
+    edges: Vec<Membership<'a>>,
 }
 
 /// A term of the score.
@@ -169,13 +171,14 @@ impl<'a> About<'a> {
             next_try_at: node.link.next_try_at.map(|at| asked.when(at)),
             variables: &node.variables,
             in_step_at: node.variables.in_step_at.map(|at| asked.when(at)),
+            edges: memberships(asked, node.id.as_str()),
         }
     }
 }
 
 impl Page for Node {
     const TEMPLATE: &'static str = "node.html";
-    const LIVE: &'static [&'static str] = &["standing", "terms", "figures", "link", "variables"];
+    const LIVE: &'static [&'static str] = &["standing", "terms", "figures", "link", "variables", "edges"];
     const PAST: &'static [&'static str] = &["plots"];
 
     fn facts(&self, asked: &Asked<'_>) -> Result<Value, Problem> {

@@ -56,6 +56,10 @@ struct Troubles<'a> {
     storage: Option<&'a str>,
     dropped: u64,
     mail: Option<&'a str>,
+    /// Why edges cannot subscribe.
+    xds: Option<&'a str>,
+    /// Edges that reject what they are told.
+    rejecting: usize,
     dead_letters: usize,
     /// Maps whose connections are all blocked.
     panic: Vec<String>,
@@ -110,6 +114,8 @@ fn troubles<'a>(asked: &Asked<'a>) -> Troubles<'a> {
         storage: problem(&view.storage.problem),
         dropped: view.storage.dropped,
         mail: problem(&view.mail.problem),
+        xds: view.xds.as_ref().and_then(|xds| problem(&xds.problem)),
+        rejecting: view.xds.as_ref().map_or(0, |xds| xds.rejecting),
         dead_letters: view.mail.dead,
         panic: view.maps.iter().filter(|map| map.panic).map(|map| map.id.to_string()).collect(),
         no_node_takes_calls: view.routing.fallback_active,

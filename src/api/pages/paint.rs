@@ -42,6 +42,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "maps.html",
     "map.html",
     "node.html",
+    "edges.html",
     "problem.html",
     "login.html",
     "onward.html",

@@ -9,13 +9,14 @@ use crate::lab::demo::Demo;
 use crate::lab::scene::Scene;
 
 /// What each is called, where it is, and whether it is taken in Russian too. First those that show the trouble.
-const PAGES: [(&str, &str, bool); 7] = [
+const PAGES: [(&str, &str, bool); 8] = [
     ("overview", "/", true),
     ("connection", "/connections/vendor-north?span=1h", true),
     ("connections", "/connections", false),
     ("maps", "/maps", false),
     ("map", "/maps/local?number=15550100&ask=call", false),
     ("node", "/nodes/asterisk-1?read=intl&span=1h", false),
+    ("edges", "/edges", false),
     ("changes", "/changes", false),
 ];
 
