@@ -87,6 +87,8 @@ impl Kept {
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     picky: bool,
+    /// It takes nothing of an answer in which something is bad, as Envoy does with endpoints.
+    strict: bool,
     /// It asks for everything without a star.
     legacy: bool,
 }
@@ -99,7 +101,9 @@ impl Manner {
     /// Takes what is good of an answer: whether all of it is.
     fn take(self, kept: &mut Kept, resources: Vec<(String, String)>) -> bool {
         let all_good = !resources.iter().any(|(name, version)| kept.wants(name) && self.is_bad(version));
-        kept.held.extend(resources.into_iter().filter(|(_, version)| !self.is_bad(version)));
+        if all_good || !self.strict {
+            kept.held.extend(resources.into_iter().filter(|(_, version)| !self.is_bad(version)));
+        }
         kept.drop_unwanted();
         all_good
     }
@@ -271,7 +275,7 @@ struct Watch {
     heard_of: BTreeSet<Kind>,
     /// Rejected by itself on this stream.
     never: BTreeSet<Part>,
-    /// Rejected with others, or on an earlier stream: not before another version of the name.
+    /// Rejected on an earlier stream: not before another version of the name.
     not_yet: BTreeMap<(Kind, String), String>,
     /// Rejected and not replaced by something accepted, over streams.
     remembered: BTreeMap<(Kind, String), String>,
@@ -292,13 +296,9 @@ impl Watch {
             let place = (said.kind, name.clone());
             if !said.rejects {
                 self.remembered.remove(&place);
-                continue;
-            }
-            self.remembered.insert(place.clone(), version.clone());
-            if single {
+            } else if single {
+                self.remembered.insert(place, version.clone());
                 self.never.insert((said.kind, name, version));
-            } else {
-                self.not_yet.insert(place, version);
             }
         }
     }
@@ -454,8 +454,8 @@ proptest! {
     /// No two answers of a kind are under way, nothing that was rejected comes again, and in the end both clients hold what
     /// they asked for.
     #[test]
-    fn both_dialects_end_in_the_same_state(events in vec(event(), 0..200), picky in any::<bool>(), legacy in any::<bool>()) {
-        let manner = Manner { picky, legacy };
+    fn both_dialects_end_in_the_same_state(events in vec(event(), 0..200), [picky, strict, legacy] in any::<[bool; 3]>()) {
+        let manner = Manner { picky, strict, legacy };
         let (mut sotw, mut delta) = (World::<Sotw>::new(manner), World::<Delta>::new(manner));
         for event in &events {
             sotw.happen(event);

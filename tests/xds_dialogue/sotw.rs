@@ -219,32 +219,46 @@ fn a_client_that_comes_back_with_what_it_holds_is_not_sent_what_it_rejected() {
 
 #[test]
 fn of_kinds_that_cannot_take_away_what_was_rejected_is_left_out_and_the_rest_goes_on() {
+    let names = ["good", "bad"];
     let mut talk = SotwTalk::with(some(Kind::Endpoints, &[("good", "1"), ("bad", "1")]));
-    let first = one(talk.say(ask(Kind::Endpoints, &["good", "bad"])));
-    assert!(talk.say(nack(&first, &["good", "bad"])).is_empty());
+    let both = one(talk.say(ask(Kind::Endpoints, &names)));
+    let bad = one(talk.say(nack(&both, &names)));
+    assert_eq!(held(&bad), ["bad 1"], "each alone, to see which one it is");
+    let good = one(talk.say(nack(&bad, &names)));
+    assert_eq!(held(&good), ["good 1"]);
+    assert!(talk.say(ack(&good, &names)).is_empty());
     for version in ["2", "1"] {
         put(&mut talk.resources, Kind::Endpoints, "good", version);
         let answer = one(talk.push());
         assert_eq!(held(&answer), [format!("good {version}")]);
-        assert!(talk.say(ack(&answer, &["good", "bad"])).is_empty());
+        assert!(talk.say(ack(&answer, &names)).is_empty());
     }
     assert!(talk.view(Kind::Endpoints).rejection.is_some(), "still");
     put(&mut talk.resources, Kind::Endpoints, "bad", "2");
     let answer = one(talk.push());
     assert_eq!(held(&answer), ["bad 2", "good 1"]);
-    talk.say(ack(&answer, &["good", "bad"]));
+    talk.say(ack(&answer, &names));
     assert_eq!(talk.view(Kind::Endpoints).rejection, None);
 }
 
 #[test]
-fn a_node_that_goes_and_comes_back_is_seen_by_a_client_that_rejects_all_that_comes_with_it() {
+fn a_node_that_goes_and_comes_back_is_seen_by_a_client_that_dislikes_another() {
     let mut talk = SotwTalk::with(some(Kind::Endpoints, &[("good", "up"), ("bad", "1")]));
-    let mut answer = one(talk.say(ask(Kind::Endpoints, &[])));
+    let mut answers = talk.say(ask(Kind::Endpoints, &[]));
+    let mut seen = Vec::new();
     for (good, bad) in [("down", "2"), ("up", "1"), ("down", "2")] {
-        talk.say(nack(&answer, &[]));
+        while let Some(answer) = answers.pop() {
+            assert!(answers.is_empty());
+            let dislikes = held(&answer).iter().any(|it| it.starts_with("bad"));
+            if !dislikes {
+                seen.extend(held(&answer));
+            }
+            answers = talk.say(if dislikes { nack(&answer, &[]) } else { ack(&answer, &[]) });
+        }
         put(&mut talk.resources, Kind::Endpoints, "good", good);
         put(&mut talk.resources, Kind::Endpoints, "bad", bad);
-        answer = one(talk.push());
-        assert_eq!(held(&answer), [format!("bad {bad}"), format!("good {good}")]);
+        answers = talk.push();
     }
+    assert_eq!(held(&one(answers)), ["good down"]);
+    assert_eq!(seen, ["good up", "good down", "good up"]);
 }

@@ -13,9 +13,10 @@
 //!   cannot know whether that is part of everything.
 //! - The version of a resource that was in a rejected answer is not sent again, not even to who subscribes to it anew: the
 //!   client keeps what it has. Other resources and later versions are sent. Where it was rejected with others, it may not be
-//!   the bad one: it is sent again once another version of it was in between.
+//!   the bad one: each of them comes once more, alone.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
@@ -24,7 +25,7 @@ use super::{Client, Dialogue, Fault};
 use crate::time::Timestamp;
 use crate::xds::kind::Kind;
 use crate::xds::protocol::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource};
-use crate::xds::resources::Resources;
+use crate::xds::resources::{self, Resources};
 use crate::xds::view::{Protocol, SubscriptionView};
 
 /// Bytes of a version that a client says it has; a longer one is none of ours, and is not kept.
@@ -158,20 +159,18 @@ fn subscribe(subscription: &mut Subscription, names: Vec<String>, is_new: bool) 
     Ok(())
 }
 
-/// What differs from what the client was told, and what it asked for anew.
+/// What differs from what the client was told, and what it asked for anew; else one of those that it rejected with others.
 fn next(subscription: &Subscription, _: Kind, all: &OfKind) -> Option<Answer> {
     let owed = &subscription.owed;
-    let resources: Vec<_> = subscription
-        .wanted(all)
-        .filter(|it| subscription.told.get(&it.name) != Some(&it.version) || owed.contains(&it.name))
-        .filter(|it| !subscription.has_rejected(&it.name, &it.version))
-        .cloned()
-        .collect();
+    let wanted = subscription.wanted(all).filter(|it| !subscription.has_rejected(&it.name, &it.version)).cloned();
+    let (apart, rest): (Vec<_>, Vec<_>) = wanted.partition(|it| subscription.is_apart(it));
+    let is_news =
+        |it: &Arc<resources::Resource>| subscription.told.get(&it.name) != Some(&it.version) || owed.contains(&it.name);
+    let news: Vec<_> = rest.into_iter().filter(is_news).collect();
     let is_gone = |name: &&String| !all.get(*name).is_some_and(|resource| subscription.wants(resource));
     let removed: BTreeSet<_> = subscription.told.keys().chain(owed).filter(is_gone).cloned().collect();
-    if resources.is_empty() && removed.is_empty() && !subscription.unanswered {
-        return None;
-    }
+    let nothing_else = news.is_empty() && removed.is_empty() && !subscription.unanswered;
+    let resources = if nothing_else { vec![apart.into_iter().next()?] } else { news };
     let parts: Vec<_> = resources.iter().map(|it| (it.name.clone(), it.version.clone())).collect();
     let mut told = subscription.told.clone();
     told.retain(|name, _| !removed.contains(name));

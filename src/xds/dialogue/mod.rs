@@ -6,8 +6,8 @@
 //! between, so nothing piles up for anybody.
 //!
 //! What a client rejects it is not sent again: an answer of clusters or listeners as a whole (state of the world), else a
-//! version of a resource. Who rejects several at once does not say which one is bad; those are held back only until they
-//! change, so that the state of a node that changes and changes back is not lost on a client that dislikes another node.
+//! version of a resource. Who rejects several at once does not say which one is bad: each is sent once more, alone, so that a
+//! client that dislikes one is not without the others.
 
 mod delta;
 mod rejections;

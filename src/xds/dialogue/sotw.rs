@@ -11,8 +11,11 @@
 //! - A rejected answer of clusters or listeners is not sent again; another one is, though the resource that was the reason
 //!   may be in it: clients take the good resources of an answer and leave the bad ones. The price: where all is again as
 //!   it was in the rejected answer, the client hears of it with the next change only.
-//! - Of the other kinds what was rejected is left out of the next answers, and the client keeps what it has of it. So the
-//!   rest, and names that are added later, are not disturbed.
+//! - Of the other kinds what was rejected is left out of the next answers, and the client keeps what it has of it; where
+//!   several were in the answer, each comes once more alone, for Envoy takes none of them. So the rest, and names that are
+//!   added later, are not disturbed.
+
+use std::sync::Arc;
 
 use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
@@ -21,7 +24,7 @@ use super::{Client, Dialogue, Fault};
 use crate::time::Timestamp;
 use crate::xds::kind::Kind;
 use crate::xds::protocol::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
-use crate::xds::resources::Resources;
+use crate::xds::resources::{Resource, Resources};
 use crate::xds::view::{Protocol, SubscriptionView};
 
 /// A stream of the state of the world.
@@ -106,28 +109,36 @@ fn name(subscription: &mut Subscription, names: Vec<String>) -> Result<(), Fault
 
 /// All that the client wants, where it was told something else or asked for more.
 fn next(subscription: &Subscription, kind: Kind, all: &OfKind) -> Option<Answer> {
-    let (wants, told) = (subscription.wanted(all).cloned(), &subscription.told);
-    let resources: Vec<_> = if kind.is_whole() {
-        wants.collect()
-    } else {
-        wants.filter(|it| !subscription.has_rejected(&it.name, &it.version)).collect()
-    };
-    let sent: Versions = resources.iter().map(|it| (it.name.clone(), it.version.clone())).collect();
-    let changed =
-        if kind.is_whole() { sent != *told } else { sent.iter().any(|(name, new)| told.get(name) != Some(new)) };
-    if !(changed || subscription.unanswered || !subscription.owed.is_empty()) {
+    if kind.is_whole() { whole(subscription, all) } else { parts(subscription, all) }
+}
+
+/// An answer that is accepted or rejected as a whole.
+fn whole(subscription: &Subscription, all: &OfKind) -> Option<Answer> {
+    let resources: Vec<_> = subscription.wanted(all).cloned().collect();
+    let told = versions(&resources);
+    let is_due = subscription.unanswered || !subscription.owed.is_empty() || told != subscription.told;
+    let version = version_of(&told);
+    if !is_due || subscription.has_rejected("", &version) {
         return None;
     }
-    let version = version_of(&sent);
-    let parts = if kind.is_whole() {
-        vec![(String::new(), version.clone())]
-    } else {
-        sent.iter().map(|(name, version)| (name.clone(), version.clone())).collect()
-    };
-    if kind.is_whole() && subscription.has_rejected("", &version) {
-        return None;
-    }
-    let mut after = if kind.is_whole() { Versions::new() } else { told.clone() };
-    after.extend(sent);
-    Some(Answer { resources, removed: Vec::new(), version, told: after, parts })
+    let parts = vec![(String::new(), version.clone())];
+    Some(Answer { resources, removed: Vec::new(), version, told, parts })
+}
+
+/// An answer of which the client may take some and not others.
+fn parts(subscription: &Subscription, all: &OfKind) -> Option<Answer> {
+    let wanted = subscription.wanted(all).filter(|it| !subscription.has_rejected(&it.name, &it.version)).cloned();
+    let (apart, together): (Vec<_>, Vec<_>) = wanted.partition(|it| subscription.is_apart(it));
+    let has_changed = || together.iter().any(|it| subscription.told.get(&it.name) != Some(&it.version));
+    let is_due = subscription.unanswered || !subscription.owed.is_empty() || has_changed();
+    let resources = if is_due { together } else { vec![apart.into_iter().next()?] };
+    let sent = versions(&resources);
+    let (version, parts) = (version_of(&sent), sent.clone().into_iter().collect());
+    let mut told = subscription.told.clone();
+    told.extend(sent);
+    Some(Answer { resources, removed: Vec::new(), version, told, parts })
+}
+
+fn versions(resources: &[Arc<Resource>]) -> Versions {
+    resources.iter().map(|it| (it.name.clone(), it.version.clone())).collect()
 }

@@ -105,7 +105,7 @@ impl Stream {
         let is_new = place.is_none();
         let subscription = place.get_or_insert_default();
         if is_new && holds {
-            subscription.suspect(rejections.of(node, kind));
+            subscription.hold_back(rejections.of(node, kind));
         }
         (subscription, is_new)
     }

@@ -59,7 +59,7 @@ struct UnderWay {
     parts: Vec<Part>,
 }
 
-/// What a client said to an answer.
+/// What is known of the parts of an answer, now that the client said what it thinks of it.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Accepted(Vec<Part>),
@@ -83,8 +83,10 @@ pub(super) struct Subscription {
     pub(super) unanswered: bool,
     /// Versions that the client rejected by themselves: never sent again.
     rejected: VecDeque<Part>,
-    /// Versions by name that were rejected with others, or on an earlier stream: not sent again before another version is.
-    suspected: Versions,
+    /// Versions by name that were rejected on an earlier stream: not sent again before another version is.
+    held_back: Versions,
+    /// Versions by name that were rejected with others: each is sent once more, alone.
+    apart: Versions,
     under_way: Option<UnderWay>,
     sent: u64,
     sent_version: String,
@@ -147,19 +149,24 @@ impl Subscription {
 
     /// Whether the client rejected this version, so that it is not sent.
     pub(super) fn has_rejected(&self, name: &str, version: &str) -> bool {
-        self.suspected.get(name).is_some_and(|suspected| suspected == version)
+        self.held_back.get(name).is_some_and(|held_back| held_back == version)
             || self.rejected.iter().any(|(of, rejected)| of == name && rejected == version)
     }
 
     /// The client is not sent these, until other versions of them are.
-    pub(super) fn suspect(&mut self, parts: &[Part]) {
-        self.suspected.extend(parts.iter().cloned());
+    pub(super) fn hold_back(&mut self, parts: &[Part]) {
+        self.held_back.extend(parts.iter().cloned());
     }
 
-    /// The client rejects an answer. Of several parts nobody knows which one is bad; the good ones must get through once
-    /// they have changed, even back to what they are now, or a node that is down would stay up for this client.
+    /// Whether this was rejected with others and has yet to be sent alone.
+    pub(super) fn is_apart(&self, resource: &Resource) -> bool {
+        self.apart.get(&resource.name) == Some(&resource.version)
+    }
+
+    /// The client rejects an answer. Of several parts nobody knows which one is bad, and whether it took the good ones
+    /// differs between clients: each comes once more, alone.
     fn reject(&mut self, parts: &[Part]) {
-        let [part] = parts else { return self.suspect(parts) };
+        let [part] = parts else { return self.apart.extend(parts.iter().cloned()) };
         self.rejected.push_back(part.clone());
         if self.rejected.len() > MAX_REJECTED {
             self.rejected.pop_front();
@@ -179,7 +186,9 @@ impl Subscription {
     /// An answer is sent.
     pub(super) fn send(&mut self, answer: &Answer, nonce: String, now: Timestamp) {
         self.told = answer.told.clone();
-        self.suspected.retain(|name, _| !answer.parts.iter().any(|(sent, _)| sent == name));
+        let is_sent = |name: &String| answer.parts.iter().any(|(sent, _)| sent == name);
+        self.held_back.retain(|name, _| !is_sent(name));
+        self.apart.retain(|name, _| !is_sent(name) && answer.told.contains_key(name));
         self.owed.clear();
         self.unanswered = false;
         self.sent += 1;
@@ -188,20 +197,21 @@ impl Subscription {
             Some(UnderWay { nonce, at: now, version: answer.version.clone(), parts: answer.parts.clone() });
     }
 
-    /// The client accepts what is under way, or rejects it with an error; `None` where the nonce is another one.
+    /// The client accepts what is under way, or rejects it with an error; `None` where the nonce is another one, and where
+    /// it is not known which part is bad.
     pub(super) fn settle(&mut self, nonce: &str, error: Option<&str>, now: Timestamp) -> Option<Verdict> {
         let sent = self.under_way.take_if(|sent| sent.nonce == nonce)?;
         if let Some(error) = error {
             self.rejections += 1;
             self.reject(&sent.parts);
             self.rejection = Some(Rejection { version: sent.version, error: clean(error, MAX_ERROR), at: now });
-            return Some(Verdict::Rejected(sent.parts));
+            return (sent.parts.len() == 1).then_some(Verdict::Rejected(sent.parts));
         }
         self.accepted += 1;
         self.accepted_after_us = u64::try_from(now.since(sent.at).as_micros()).ok();
         self.accepted_version = sent.version;
         // An answer is accepted for what is in it: what was rejected before and not replaced since is still rejected.
-        if !self.told.iter().any(|(name, version)| self.has_rejected(name, version)) {
+        if self.apart.is_empty() && !self.told.iter().any(|(name, version)| self.has_rejected(name, version)) {
             self.rejection = None;
         }
         Some(Verdict::Accepted(sent.parts))
