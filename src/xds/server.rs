@@ -76,8 +76,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 4096,
-            streams: 4096,
+            connections: 2048,
+            streams: 2048,
             hello: Duration::from_secs(10),
             write: Duration::from_secs(30),
             keep_alive: Duration::from_secs(10),

@@ -495,10 +495,10 @@ proptest! {
             }
         }
         for view in sotw.dialogue.subscriptions().into_iter().chain(delta.dialogue.subscriptions()) {
-            prop_assert!(view.names.len() <= 1_000 && view.names.iter().all(|name| name.len() <= 512));
+            prop_assert!(view.names.len() <= 256 && view.names.iter().all(|name| name.len() <= 256));
         }
         // Each kind: names, names owed, and names held with their versions.
-        let most = Kind::ALL.len() * 1_000 * (512 + 2 * 512 + 512 + 64);
+        let most = Kind::ALL.len() * 256 * (256 + 2 * 256 + 256 + 64);
         let texts = [format!("{:?}", sotw.dialogue), format!("{:?}", delta.dialogue)];
         prop_assert!(texts.iter().all(|text| text.len() < most));
         prop_assert!(sotw.dialogue.unserved().len() <= 8 && delta.dialogue.unserved().len() <= 8);

@@ -13,16 +13,16 @@ use crate::xds::resources::Resource;
 use crate::xds::view::{Rejection, SubscriptionView};
 
 /// Names that a client may ask for of one kind: there are as many resources as groups of nodes, and nobody has so many.
-pub(super) const MAX_NAMES: usize = 1000;
+pub(super) const MAX_NAMES: usize = 256;
 
 /// Bytes of a name: more than any that can be configured.
-pub(super) const MAX_NAME: usize = 512;
+pub(super) const MAX_NAME: usize = 256;
 
 /// Names that wait for an answer: what is asked for now, and as many that were a moment ago.
 const MAX_OWED: usize = 2 * MAX_NAMES;
 
 /// Versions rejected by themselves that a stream keeps of a kind, the oldest out: some for each name.
-const MAX_REJECTED: usize = 1000;
+const MAX_REJECTED: usize = 256;
 
 /// Characters kept of why a client rejects something.
 const MAX_ERROR: usize = 500;
