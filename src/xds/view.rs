@@ -108,7 +108,7 @@ pub struct SubscriptionView {
     pub accepted_after_us: Option<u64>,
     /// Answers rejected.
     pub rejected: u64,
-    /// The latest rejection, until a later answer is accepted.
+    /// The latest rejection, until what was rejected is replaced by something that is accepted.
     pub rejection: Option<Rejection>,
 }
 
