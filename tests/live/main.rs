@@ -1,5 +1,5 @@
 //! Tests against real PBXs: Asterisk 22 and 16, with SIPp as callers and vendors; with a real mail server; of the HTTP
-//! API by programs that others wrote; and of the dashboard in Chromium.
+//! API by programs that others wrote; of the dashboard in Chromium; and of the xDS server by Envoy and gRPC.
 //!
 //! They need Linux, root and what `scripts/live-setup` installs, so plain `cargo test` leaves them out (`test = false`
 //! in Cargo.toml). `scripts/test` runs them; by hand: `cargo nextest run --test live`.
@@ -16,6 +16,7 @@
 
 mod books;
 mod dashboard;
+mod edges;
 mod ground;
 mod http;
 mod hunt;

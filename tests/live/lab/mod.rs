@@ -2,10 +2,14 @@
 
 pub(crate) mod ami;
 pub(crate) mod asterisk;
+pub(crate) mod backend;
 pub(crate) mod browser;
 pub(crate) mod demo;
+pub(crate) mod envoy;
 pub(crate) mod folder;
 pub(crate) mod freeswitch;
+pub(crate) mod grpc_client;
+pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod mail_server;
 pub(crate) mod pbx;

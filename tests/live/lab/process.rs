@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::eventually;
@@ -16,21 +16,21 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a program with its output in a file.
-    ///
-    /// `setpriv` asks the kernel to kill it when the thread that started it ends, so that a test which is killed
-    /// leaves nothing behind.
     pub(crate) fn start(program: &str, args: &[String], output: &Path) -> Self {
         let out = File::options().create(true).append(true).open(output).unwrap();
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--", program])
-            .args(args)
-            .current_dir(output.parent().unwrap())
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
-        Self { name: program.to_owned(), child }
+        let mut command = command(program, args, output);
+        let child = command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out).spawn();
+        Self { name: program.to_owned(), child: started(program, child) }
+    }
+
+    /// Starts a program that is talked to, with what it complains of in a file.
+    pub(crate) fn talking(program: &str, args: &[String], complaints: &Path) -> (Self, ChildStdin, ChildStdout) {
+        let out = File::options().create(true).append(true).open(complaints).unwrap();
+        let mut command = command(program, args, complaints);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(out).spawn();
+        let mut child = started(program, child);
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        (Self { name: program.to_owned(), child }, input, output)
     }
 
     /// Whether it still runs.
@@ -68,4 +68,18 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A program in the folder of that file.
+///
+/// `setpriv` asks the kernel to kill it when the thread that started it ends, so that a test which is killed leaves
+/// nothing behind.
+fn command(program: &str, args: &[String], file: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", program]).args(args).current_dir(file.parent().unwrap());
+    command
+}
+
+fn started(program: &str, child: std::io::Result<Child>) -> Child {
+    child.unwrap_or_else(|error| panic!("cannot start {program}: {error}"))
 }
