@@ -187,6 +187,8 @@ async fn who_was_dropped_is_shown_with_the_reason() {
     }
     assert!(page.find("it has no token").unwrap() < page.find("it took nothing").unwrap(), "newest first");
     assert_eq!(page.matches("class=\"chip dropped\"").count(), 2, "who went away was not dropped: {page}");
+    let russian = read(&stage, "/edges", "ru").await;
+    assert!(russian.contains("</span> ничего не подтверждал 30 с") && russian.contains(">отключился<"), "{russian}");
     for number in 0..30 {
         stage.edges.refuse(format!("10.0.9.9:{number}"), "it has no token".to_owned());
     }

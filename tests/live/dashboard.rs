@@ -1,6 +1,7 @@
 //! The dashboard over the demo, in a browser.
 
 mod crowd;
+mod edges;
 mod login;
 mod pictures;
 

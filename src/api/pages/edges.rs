@@ -8,7 +8,7 @@ use minijinja::value::{Serde, Value};
 use serde::{Deserialize, Serialize};
 
 use super::part::When;
-use super::{Asked, Page};
+use super::{Asked, Page, said};
 use crate::api::problem::Problem;
 use crate::edge::{Endpoint, EndpointGroup, Health};
 use crate::time::Timestamp;
@@ -211,7 +211,7 @@ struct Gone {
 impl Gone {
     fn new(gone: &GoneView, asked: &Asked<'_>) -> Self {
         let GoneView { node, peer, at, dropped, reason } = gone.clone();
-        Self { node, peer, at: asked.when(at), dropped, reason }
+        Self { node, peer, at: asked.when(at), dropped, reason: said::ended(&reason, asked.look.language) }
     }
 }
 

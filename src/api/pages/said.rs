@@ -5,12 +5,14 @@
 //! version wrote) is shown as it is, and so is whatever an operator, a PBX or the system said in its own words.
 
 mod connections;
+mod edges;
 mod nodes;
 mod routes;
 #[cfg(test)]
 mod tests;
 
 pub(super) use connections::{attempt, change, pinned, state};
+pub(super) use edges::ended;
 pub(super) use nodes::{admin, breaker, lethal, link_state, source, term, term_figure};
 pub(super) use routes::{measure, measure_unit, no_answer, route_quality, route_reason, why_map};
 

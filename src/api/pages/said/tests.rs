@@ -22,6 +22,7 @@ use crate::routing::rule::{Measure, Value};
 use crate::score::{Admin, Figure, Figures, Lethal, Source};
 use crate::store::OUTCOMES;
 use crate::time::Timestamp;
+use crate::xds::dialogue::Fault;
 
 const NOON: Timestamp = Timestamp::from_secs(1_796_036_585);
 
@@ -475,4 +476,21 @@ fn why_a_question_has_no_answer_is_said_in_both_languages() {
         assert_eq!(no_answer(&why, En), why.to_string());
         assert_eq!(russian(&no_answer(&why, Ru)), ru);
     }
+}
+
+#[test]
+fn why_a_stream_ended_is_said_in_russian_and_what_others_said_stays() {
+    let detail = || "of 9 bytes".to_owned();
+    for (fault, expected) in [
+        (Fault::Nonsense(detail()), "нарушает протокол: of 9 bytes"),
+        (Fault::TooMuch(detail()), "запрашивает слишком много: of 9 bytes"),
+        (Fault::Flood(detail()), "шлёт слишком много: of 9 bytes"),
+        (Fault::Silent(30), "ничего не подтверждал 30 с"),
+        (Fault::Full, "не читает того, что ему шлют"),
+    ] {
+        assert_eq!(plain(&ended(&fault.to_string(), Ru)), expected);
+        assert_eq!(ended(&fault.to_string(), En), fault.to_string());
+    }
+    assert_eq!(ended("it went away", Ru), "отключился");
+    assert_eq!(ended("no TLS: of 9 bytes", Ru), "no TLS: of 9 bytes");
 }
