@@ -1,7 +1,7 @@
 //! The dashboard over the demo, in a browser.
 
 mod crowd;
-mod edges;
+pub(crate) mod edges;
 mod login;
 mod pictures;
 

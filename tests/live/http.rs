@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use pointsman::time::Timestamp;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
+use crate::dashboard::edges;
 use crate::lab::cached;
 use crate::lab::folder::Folder;
 use crate::lab::scene::Scene;
@@ -44,12 +46,21 @@ async fn run(command: &mut Command, input: &[u8]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
+/// With edges of every kind.
+async fn with_edges() -> (Scene, impl Sized) {
+    let scene = Scene::set(&format!("{VENDORS}{}", edges::CONFIG)).await;
+    let registry = scene.running.xds().unwrap();
+    let there = edges::clients(Timestamp::from_secs(1_796_036_585)).map(|client| registry.enter(client));
+    registry.enter(edges::clients(Timestamp::from_secs(1))[0].clone()).ends(true, "it floods".to_owned());
+    (scene, there)
+}
+
 /// Everything that the document allows is answered as it says, and everything else is refused as it says. Left out: the
 /// event stream, which does not end; and that every body of the right form is taken, because a form cannot say that two
 /// keys exclude each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_the_api_does_what_its_document_says() {
-    let scene = Scene::set(VENDORS).await;
+    let (scene, _there) = with_edges().await;
     let mut schemathesis = Command::new(cached("schemathesis/bin/schemathesis"));
     schemathesis.args(["run", &scene.url("/api/openapi.json"), "--exclude-path", "/api/events"]);
     schemathesis.args([
@@ -70,9 +81,11 @@ async fn http_the_api_does_what_its_document_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_the_figures_are_as_prometheus_wants_them() {
-    let scene = Scene::set(VENDORS).await;
+    let (scene, _there) = with_edges().await;
     let (content, figures) = run(Command::new("curl").args(["-sSf", &scene.url("/metrics")]), b"").await;
-    assert!(content && figures.contains("pointsman_node_score"), "{figures}");
+    for name in ["pointsman_node_score", "pointsman_endpoint_weight", "pointsman_xds_clients_rejecting"] {
+        assert!(content && figures.contains(name), "{name}: {figures}");
+    }
     let (content, printed) = run(Command::new(cached("promtool")).args(["check", "metrics"]), figures.as_bytes()).await;
     assert!(content && printed.is_empty(), "{printed}");
     assert!(scene.running.stop().await);
@@ -120,6 +133,48 @@ fn promtool(folder: &Folder) -> Command {
     let mut promtool = Command::new(cached("promtool"));
     promtool.current_dir(folder.path());
     promtool
+}
+
+/// The event stream, to curl: everything at first, and then the group that changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_a_stream_follows_what_edges_are_told() {
+    let (scene, _there) = with_edges().await;
+    let mut curl = Command::new("curl");
+    curl.args(["-sSfN", &scene.url("/api/events")]).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut curl = curl.spawn().unwrap();
+    let mut lines = BufReader::new(curl.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let told = async {
+            while lines.next_line().await.unwrap().expect("no end") != "event: endpoints" {}
+            let data = lines.next_line().await.unwrap().expect("no end");
+            serde_json::from_str::<Value>(data.strip_prefix("data: ").unwrap()).unwrap()
+        };
+        tokio::time::timeout(PATIENCE, told).await.expect("an event in time")
+    };
+    let whole = next().await;
+    let health = |told: &Value| told["groups"][0]["endpoints"][1]["health"].clone();
+    assert_eq!((&whole["after"], health(&whole)), (&json!(null), json!("healthy")));
+
+    let order = json!({"admin": "draining", "why": "a test"}).to_string();
+    let url = scene.url("/api/nodes/pbx-02/admin");
+    let order = ["-sSf", "-X", "PUT", "-H", "content-type: application/json", "-d", &order, &url];
+    let (content, printed) = run(Command::new("curl").args(order), b"").await;
+    assert!(content, "{printed}");
+    let mut held = whole["generation"].clone();
+    let drained = loop {
+        let told = next().await;
+        assert_eq!(told["after"], held, "nothing is missed: {told}");
+        held = told["generation"].clone();
+        if health(&told) == "draining" {
+            break told;
+        }
+    };
+    let (content, printed) = run(Command::new("curl").args(["-sSf", &scene.url("/api/endpoints")]), b"").await;
+    let now: Value = serde_json::from_str(&printed).unwrap();
+    assert!(content && now["generation"].as_u64() >= drained["generation"].as_u64(), "{printed}");
+    assert_eq!((health(&now), &now["groups"][0]["id"]), (json!("draining"), &json!("wss")));
+    assert!(scene.running.stop().await);
+    assert!(curl.wait().await.unwrap().success(), "the stream ends as it should");
 }
 
 /// Thousands of questions a second, while one node after the other goes and comes back.

@@ -8,7 +8,8 @@ use super::open;
 use crate::lab::browser::{Browser, Screen, Theme};
 use crate::lab::scene::Scene;
 
-const CONFIG: &str = r#"
+/// A server, and what edges are told.
+pub(crate) const CONFIG: &str = r#"
 [xds]
 listen = "127.0.0.1:0"
 [[xds.groups]]
@@ -49,7 +50,7 @@ fn client(node: &str, at: Timestamp) -> ClientView {
 }
 
 /// One that takes what it is told, one that says with long words why not, one that waits, and one that says nothing.
-fn clients(at: Timestamp) -> [ClientView; 4] {
+pub(crate) fn clients(at: Timestamp) -> [ClientView; 4] {
     let rejected = |kind| {
         let error = format!("no such thing: {}", "x".repeat(480));
         let rejection = Rejection { version: "6b210b1c".to_owned(), error, at };
