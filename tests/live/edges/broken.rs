@@ -1,6 +1,5 @@
-//! A resource that no client can take: it is rejected, and nothing else suffers.
-//!
-//! The program makes no such resource, so its server is run here, with resources of the test's.
+//! Resources that the program does not make: its server is run here with resources of the test's. One that no client can
+//! take is rejected, and nothing else suffers; a cluster that is another one is in use at once.
 
 use std::sync::Arc;
 
@@ -33,33 +32,38 @@ struct Source {
     port: u16,
     plain: BTreeMap<String, u16>,
     services: Services,
-    _tasks: Tasks,
-    _runtime: Runtime,
+    tasks: Tasks,
+    runtime: Runtime,
+}
+
+fn serve(runtime: &Runtime, port: u16) -> (watch::Sender<Option<Arc<Resources>>>, Registry, Tasks) {
+    let (tasks, (out, seen)) = (Tasks::new(), watch::channel(None));
+    let xds = Xds { listen: ([127, 0, 0, 1], port).into(), tls: None, tokens: Vec::new() };
+    let _inside = runtime.enter();
+    let registry = serve_with(&xds, seen, Limits::default(), Clock::system(), &tasks);
+    (out, registry, tasks)
 }
 
 impl Source {
     fn start() -> Self {
-        let (runtime, tasks) = (Runtime::new().unwrap(), Tasks::new());
         let (plain, services, port) = (backend::start(&NODES), Services::start(&NODES), ports::kept());
-        let (out, seen) = watch::channel(None);
-        let xds = Xds { listen: ([127, 0, 0, 1], port).into(), tls: None, tokens: Vec::new() };
-        let registry = {
-            let _inside = runtime.enter();
-            serve_with(&xds, seen, Limits::default(), Clock::system(), &tasks)
-        };
-        let mut source = Self {
-            resources: Resources::default(),
-            out,
-            registry,
-            port,
-            plain,
-            services,
-            _tasks: tasks,
-            _runtime: runtime,
-        };
+        let runtime = Runtime::new().unwrap();
+        let (out, registry, tasks) = serve(&runtime, port);
+        let resources = Resources::default();
+        let mut source = Self { resources, out, registry, port, plain, services, tasks, runtime };
         source.resources = source.good([70, 30], [70, 30]);
         source.push();
         source
+    }
+
+    /// Ends the server.
+    fn stop(&self) {
+        assert!(self.runtime.block_on(self.tasks.stop(SOON)));
+    }
+
+    /// Starts it anew, with nothing to serve.
+    fn serve(&mut self) {
+        (self.out, self.registry, self.tasks) = serve(&self.runtime, self.port);
     }
 
     /// What two groups are with these weights.
@@ -219,6 +223,38 @@ fn edges_that_are_envoys_reject_what_is_broken_and_follow_the_rest() {
         source.is_content("edge-01", Kind::Cluster);
         assert_eq!(weights(&envoy, MEDIA).len(), 2);
         assert!(backend::ask_often(port, 100).keys().eq(NODES));
+    }
+}
+
+/// Envoy takes a cluster that has changed into use when it gets its endpoints after it, and waits for 15 seconds until it
+/// gives them up. They are sent once more, though they are the same: on the stream that is open, and on one that comes
+/// after it.
+#[test]
+fn edges_that_are_envoys_use_a_changed_cluster_at_once() {
+    for speech in Speech::BOTH {
+        let mut source = Source::start();
+        let envoy = Envoy::start(&envoy::bootstrap(speech, "edge-01", source.port).to_string());
+        has_weights(&envoy, WSS, [70, 30]);
+        for (seconds, reconnects) in [(3, false), (4, true)] {
+            source.is_content("edge-01", Kind::Endpoints);
+            if reconnects {
+                source.stop();
+            }
+            source.change(Kind::Cluster, WSS, |cluster: &mut Cluster| {
+                cluster.connect_timeout.as_mut().unwrap().seconds = seconds;
+            });
+            if reconnects {
+                source.serve();
+            }
+            source.push();
+            let timeout = format!("\"connect_timeout\": \"{seconds}s\"");
+            eventually("the cluster in use", SOON, || {
+                let dump = envoy.admin("/config_dump?resource=dynamic_active_clusters");
+                dump.contains(&timeout).then_some(())
+            });
+            assert_eq!(envoy.stat(&format!("cluster.{WSS}.init_fetch_timeout")), 0, "{speech:?}, {reconnects}");
+            has_weights(&envoy, WSS, [70, 30]);
+        }
     }
 }
 

@@ -118,8 +118,29 @@ fn edges_send_no_more_calls_to_a_node_that_is_drained() {
     every_edge_follows(&edges, "it is disabled", ["HEALTHY", "UNHEALTHY"], FOLLOWS, || edges.operator("disable", 0));
 }
 
-/// In a group where nobody takes calls somebody is sent them all the same, and nobody is where all switches are away:
-/// every edge tries.
+/// In a group where no node takes calls the least bad one stands in for all.
+#[test]
+fn edges_have_somebody_to_send_calls_to_when_every_node_is_drained() {
+    let edges = Edges::start();
+    let envoys = Speech::BOTH.map(|speech| edges.envoy(speech));
+    let mut client = edges.client();
+    client.call(&target(MEDIA), 1);
+    edges.operator("drain", 0);
+    edges.operator("drain", 1);
+    for (envoy, port) in &envoys {
+        envoy.shows(WSS, "one that stands in", |hosts| {
+            let mut health: Vec<_> = hosts.values().map(|host| host.health.as_str()).collect();
+            health.sort_unstable();
+            health == ["DRAINING", "HEALTHY"]
+        });
+        let counted = ask_often(*port, 100);
+        assert!(counted.len() == 1 && NODES.contains(&counted.keys().next().unwrap().as_str()), "{counted:?}");
+    }
+    let counted = client.call(&target(MEDIA), 100);
+    assert!(counted.len() == 1 && NODES.contains(&counted.keys().next().unwrap().as_str()), "{counted:?}");
+}
+
+/// Where all switches are away nothing is known of any, and every edge tries them.
 #[test]
 fn edges_have_somebody_to_send_calls_to_when_every_switch_is_dead() {
     let edges = Edges::start();
