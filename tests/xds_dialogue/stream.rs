@@ -259,3 +259,19 @@ fn a_changed_cluster_has_its_endpoints_sent_again() {
     let answers: Vec<_> = talk.push().iter().map(changes).collect();
     assert_eq!(answers, [["a 2"], ["a 1"]]);
 }
+
+/// It asks for clusters first, as Envoy does, and is told of a changed one before it says that it has the endpoints.
+#[test]
+fn the_endpoints_of_a_changed_cluster_are_sent_to_who_comes_back_with_them_too() {
+    let mut talk = DeltaTalk::with(some(Kind::Cluster, &[("a", "2"), ("b", "1")]));
+    put(&mut talk.resources, Kind::Endpoints, "a", "1");
+    put(&mut talk.resources, Kind::Endpoints, "b", "1");
+    let comes_back = |kind, names: &[&str]| {
+        let has = ["a", "b"].map(|name| (name.to_owned(), "1".to_owned()));
+        DeltaDiscoveryRequest { initial_resource_versions: has.into(), ..subscribe(kind, names) }
+    };
+    assert_eq!(changes(&one(talk.say(comes_back(Kind::Cluster, &[])))), ["a 2"]);
+    let endpoints = one(talk.say(comes_back(Kind::Endpoints, &["a", "b"])));
+    assert_eq!(changes(&endpoints), ["a 1"]);
+    assert!(talk.say(accept(&endpoints)).is_empty());
+}

@@ -7,7 +7,7 @@
 //!   answer under way.
 //! - A client that comes back says with its first request which versions it has (`initial_resource_versions`): it is sent
 //!   what differs, and told what is gone. A name that it has in the version of now is not answered: to save that is what
-//!   it says so for.
+//!   it says so for. But the endpoints of a cluster that was sent are, because Envoy waits for them.
 //! - Any other name that it subscribes to is answered, even if it was told of it before, for it may have forgotten it: with
 //!   the resource, or as removed where there is none. So is a name that it unsubscribes from while it wants everything: it
 //!   cannot know whether that is part of everything.

@@ -1,5 +1,6 @@
 //! What the two dialects have in common over a stream: who the client is, what it may do, which answers are under way.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::rejections::Rejections;
@@ -50,6 +51,8 @@ pub(super) struct Stream {
     opened: Timestamp,
     client: Option<Client>,
     subscriptions: [Option<Subscription>; Kind::ALL.len()],
+    /// Clusters that were sent, new or changed, before the client asked for any endpoints.
+    without_endpoints: BTreeSet<String>,
     unserved: Vec<String>,
     bucket: Bucket,
     nonces: u64,
@@ -61,6 +64,7 @@ impl Stream {
             opened: now,
             client: None,
             subscriptions: Default::default(),
+            without_endpoints: BTreeSet::new(),
             unserved: Vec::new(),
             bucket: Bucket { used: Duration::ZERO, at: now },
             nonces: 0,
@@ -106,6 +110,9 @@ impl Stream {
         let subscription = place.get_or_insert_default();
         if is_new && holds {
             subscription.hold_back(rejections.of(node, kind));
+        }
+        if kind == Kind::Endpoints {
+            subscription.owed.append(&mut self.without_endpoints);
         }
         (subscription, is_new)
     }
@@ -157,14 +164,19 @@ impl Stream {
     }
 
     /// The endpoints of a cluster that is new to the client, or changed, are sent once more after it: Envoy takes such a
-    /// cluster into use only when it gets its endpoints, the same ones or others.
+    /// cluster into use only when it gets its endpoints, the same ones or others. A client that comes back may ask for
+    /// clusters first, and say of endpoints that it has them.
     fn owe_endpoints(&mut self, answer: &Answer) {
-        let [Some(clusters), Some(endpoints), ..] = &mut self.subscriptions else { return };
+        let [Some(clusters), endpoints, ..] = &mut self.subscriptions else { return };
         let changed =
             answer.resources.iter().filter(|cluster| clusters.told.get(&cluster.name) != Some(&cluster.version));
         for cluster in changed {
-            if endpoints.told.contains_key(&cluster.name) {
-                endpoints.owed.insert(cluster.name.clone());
+            match endpoints {
+                None => _ = self.without_endpoints.insert(cluster.name.clone()),
+                Some(endpoints) if endpoints.told.contains_key(&cluster.name) => {
+                    endpoints.owed.insert(cluster.name.clone());
+                }
+                Some(_) => {}
             }
         }
     }
