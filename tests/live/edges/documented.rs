@@ -74,6 +74,24 @@ fn edges_that_are_there_first_wait_for_the_program() {
     assert!(!answers.is_empty() && answers.iter().all(|answer| !answer.by.is_empty()));
 }
 
+/// A program that hangs keeps its connections open and says nothing: the edge notices, goes on, and follows it again.
+#[test]
+fn edges_notice_a_program_that_hangs() {
+    let (edges, port) = (Edges::start(), ports::kept());
+    let envoy = Envoy::start(&wss(edges.port, port));
+    edges.envoy_has(&envoy, WSS, ["HEALTHY", "HEALTHY"]);
+    eventually("the port", SOON, || (!ask(port).is_empty()).then_some(()));
+    assert_eq!(envoy.stat("control_plane.connected_state"), 1);
+    let traffic = Traffic::begin(port);
+    edges.pointsman.freeze();
+    eventually("Envoy to notice", SOON, || (envoy.stat("control_plane.connected_state") == 0).then_some(()));
+    edges.pointsman.thaw();
+    eventually("Envoy to be back", SOON, || (envoy.stat("control_plane.connected_state") == 1).then_some(()));
+    edges.operator("drain", 0);
+    edges.envoy_has(&envoy, WSS, ["DRAINING", "HEALTHY"]);
+    assert!(traffic.end().iter().all(|answer| NODES.contains(&answer.by.as_str())));
+}
+
 /// The listener comes from the program, as the documentation shows it.
 #[test]
 fn edges_take_a_listener_as_documented() {
