@@ -2,7 +2,14 @@
 
 use pointsman::time::Timestamp;
 use pointsman::xds::kind::Kind;
+use pointsman::xds::protocol::envoy::config::core::v3::Node;
+use pointsman::xds::protocol::envoy::service::discovery::v3::DiscoveryRequest;
+use pointsman::xds::protocol::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use pointsman::xds::protocol::google::rpc::Status;
 use pointsman::xds::view::{ClientView, Protocol, Rejection, SubscriptionView};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 
 use super::open;
 use crate::lab::browser::{Browser, Screen, Theme};
@@ -16,13 +23,14 @@ listen = "127.0.0.1:0"
 id = "wss"
 port = 7443
 addresses = { "pbx-01" = "192.0.2.1", "pbx-02" = "2001:db8::2" }
+listener = { listen = "0.0.0.0:7443" }
 "#;
 
 fn subscription(kind: Kind) -> SubscriptionView {
     SubscriptionView {
         kind,
         wildcard: kind.is_whole(),
-        names: vec!["wss".to_owned()],
+        names: if kind.is_whole() { vec![] } else { vec!["wss".to_owned()] },
         sent: 2,
         sent_version: "5f3a0b1c".to_owned(),
         waiting_since: None,
@@ -63,6 +71,34 @@ pub(crate) fn clients(at: Timestamp) -> [ClientView; 4] {
         ClientView { subscriptions: vec![waits], ..client("slow", at) },
         ClientView { subscriptions: vec![], ..client("", at) },
     ]
+}
+
+/// Subscribes to everything as Envoy does, and accepts all of it but the kind that it refuses. Stays for as long as what is
+/// returned is kept.
+pub(crate) async fn subscribe(server: &str, node: &str, program: &str, refuses: Option<Kind>) -> impl Sized + use<> {
+    let channel = Channel::from_shared(format!("http://{server}")).unwrap().connect().await.unwrap();
+    let (says, said) = mpsc::channel(8);
+    let mut client = AggregatedDiscoveryServiceClient::new(channel);
+    let mut hears = client.stream_aggregated_resources(ReceiverStream::new(said)).await.unwrap().into_inner();
+    let node = Node { id: node.to_owned(), user_agent_name: program.to_owned(), ..Node::default() };
+    for kind in Kind::ALL {
+        let names = if kind.is_whole() { vec![] } else { vec!["wss".to_owned()] };
+        let asked = DiscoveryRequest {
+            node: Some(node.clone()),
+            resource_names: names,
+            type_url: kind.type_url().to_owned(),
+            ..DiscoveryRequest::default()
+        };
+        says.send(asked.clone()).await.unwrap();
+        let answer = hears.message().await.unwrap().expect("an answer");
+        let message =
+            "Error adding/updating listener(s) wss-listener: cannot bind '0.0.0.0:7443': Address already in use";
+        let refusal = (refuses == Some(kind)).then(|| Status { code: 13, message: message.to_owned() });
+        let version_info = if refusal.is_some() { String::new() } else { answer.version_info };
+        let told = DiscoveryRequest { version_info, response_nonce: answer.nonce, error_detail: refusal, ..asked };
+        says.send(told).await.unwrap();
+    }
+    (says, hears)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

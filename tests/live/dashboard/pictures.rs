@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{login, open, row};
+use pointsman::xds::kind::Kind;
+
+use super::{edges, login, open, row};
 use crate::lab::browser::{Browser, Page, Screen, Theme, width_of};
 use crate::lab::demo::Demo;
 use crate::lab::scene::Scene;
 
 /// What each is called, where it is, and whether it is taken in Russian too. First those that show the trouble.
-const PAGES: [(&str, &str, bool); 8] = [
+const PAGES: [(&str, &str, bool); 7] = [
     ("overview", "/", true),
     ("connection", "/connections/vendor-north?span=1h", true),
     ("connections", "/connections", false),
     ("maps", "/maps", false),
     ("map", "/maps/local?number=15550100&ask=call", false),
     ("node", "/nodes/asterisk-1?read=intl&span=1h", false),
-    ("edges", "/edges", false),
     ("changes", "/changes", false),
 ];
 
@@ -89,5 +90,23 @@ async fn dashboard_pictures_of_every_page() {
     let scene = Scene::set(login::CONFIG).await;
     page.open(&scene.url("/login")).await;
     take(&page, &folder, "login").await;
+    assert!(scene.running.stop().await);
+
+    let scene = Scene::set(edges::CONFIG).await;
+    let server = scene.running.xds().unwrap().view().address.unwrap();
+    let mut there = Vec::new();
+    for (node, program, refuses) in [
+        ("envoy-berlin-1", "envoy", None),
+        ("envoy-berlin-2", "envoy", Some(Kind::Listener)),
+        ("envoy-paris-1", "envoy", None),
+        ("dispatcher", "gRPC Python", None),
+    ] {
+        there.push(edges::subscribe(&server, node, program, refuses).await);
+    }
+    open(&page, &scene.url("/edges")).await;
+    page.wait_for("#told tbody tr").await;
+    page.wait_for("#clients tbody tr[data-state=bad]").await;
+    take(&page, &folder, "edges").await;
+    drop(there);
     assert!(scene.running.stop().await);
 }
