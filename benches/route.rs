@@ -29,6 +29,7 @@ fn candidate(number: usize) -> Candidate {
         max_calls: None,
         rtt_ms: 0.8,
         linked: true,
+        replied: true,
         disabled: false,
         lethal: Vec::new(),
         settled: 0,

@@ -61,6 +61,7 @@ fn picture(generation: u64) -> Arc<Picture> {
             max_calls: None,
             rtt_ms: 0.8,
             linked: true,
+            replied: true,
             disabled: false,
             lethal: if dead { vec![Lethal::Full] } else { Vec::new() },
             settled: 0,

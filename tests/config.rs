@@ -1134,6 +1134,7 @@ fn mistakes_about_groups_of_nodes() {
         (format!("7:1 {no_ip}"), format!("8:1 {no_ip}"), format!("10:15 {no_ip}"));
     let blank = |line: usize, text: &str| format!("{line}:11 `cluster` cannot be {text:?}");
     let (empty, spaced, umlaut) = (blank(11, ""), blank(11, "a b"), blank(11, "\u{e4}"));
+    let (star, authority) = (blank(11, "*"), blank(11, "xdstp:a"));
     let long = "x".repeat(201);
     let too_long = blank(11, &long[..80]);
     let bad_ip = |text: &str| format!("11:19 `addresses` cannot be {text:?}");
@@ -1186,6 +1187,8 @@ fn mistakes_about_groups_of_nodes() {
         (pair("cluster = ''"), vec![&empty]),
         (pair("cluster = 'a b'"), vec![&spaced]),
         (pair("cluster = '\u{e4}'"), vec![&umlaut]),
+        (pair("cluster = '*'"), vec![&star]),
+        (pair("cluster = 'xdstp:a'"), vec![&authority]),
         (pair(&format!("cluster = '{long}'")), vec![&too_long]),
         (pair(&format!("cluster = '{}'", &long[1..])), vec![]),
         (second("", ""), vec![]),

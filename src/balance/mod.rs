@@ -42,6 +42,8 @@ pub struct Candidate {
     pub rtt_ms: f64,
     /// Whether there is a link to it: what a fallback must have.
     pub linked: bool,
+    /// Whether it has answered, since the start, how it is.
+    pub replied: bool,
     /// Whether the operator took it out of service: no fallback either.
     pub disabled: bool,
     /// Why it gets no calls.

@@ -29,6 +29,7 @@ fn node(number: usize, score: f64) -> Candidate {
         max_calls: Some(2_000),
         rtt_ms: 1.0,
         linked: true,
+        replied: true,
         disabled: false,
         lethal: Vec::new(),
         settled: 0,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Snapshot, group, pace};
+use super::pace::{self, Pace};
+use super::{Snapshot, group};
 use crate::balance::Picture;
 use crate::clock::Clock;
 use crate::config::model::{EdgeGroup, Scoring};
@@ -14,12 +15,15 @@ use crate::ids::NodeId;
 use crate::tasks::Tasks;
 use crate::time::Timestamp;
 
-/// How long the first snapshot waits for links that are not there yet. Without it, a restart of this program would tell
-/// every edge for a moment that no node takes calls.
+/// How long the first snapshot waits for nodes that have no link yet, or have not said yet how they are. Without it, a
+/// restart of this program would tell every edge for a moment that no node takes calls.
 pub const SETTLE: Duration = Duration::from_secs(5);
 
-/// Looks at pictures from now on. What is seen is an empty snapshot of generation 0 until every node has its link, or for
-/// [`SETTLE`].
+/// Shortest time between two looks.
+const LOOKS_APART: Duration = Duration::from_millis(2);
+
+/// Looks at pictures from now on. What is seen is an empty snapshot of generation 0 until every node has its link and has
+/// said how it is, or for [`SETTLE`].
 pub fn start(
     groups: &[EdgeGroup],
     scoring: &Scoring,
@@ -28,11 +32,11 @@ pub fn start(
     tasks: &Tasks,
 ) -> watch::Receiver<Arc<Snapshot>> {
     let (out, seen) = watch::channel(Arc::default());
-    let maker = Maker::new(groups, scoring, clock.now(), clock.rate());
+    let mut maker = Maker::new(groups, scoring, clock.now(), clock.rate());
     let stopping = tasks.clone();
     tasks.spawn(async move {
         tokio::select! {
-            () = follow(&maker, &mut pictures, clock, &out) => {}
+            () = follow(&mut maker, &mut pictures, clock, &out) => {}
             () = stopping.stopping() => {}
         }
     });
@@ -40,7 +44,7 @@ pub fn start(
 }
 
 async fn follow(
-    maker: &Maker,
+    maker: &mut Maker,
     pictures: &mut watch::Receiver<Arc<Picture>>,
     clock: Clock,
     out: &watch::Sender<Arc<Snapshot>>,
@@ -56,6 +60,8 @@ async fn follow(
                 None
             }
         };
+        // While calls come in by the hundred, so do pictures: not every one is looked at.
+        sleep(LOOKS_APART).await;
         let pause = until.map(|at| clock.real_time_until(at));
         tokio::select! {
             seen = pictures.changed() => if seen.is_err() { return },
@@ -69,8 +75,7 @@ struct Maker {
     groups: Vec<EdgeGroup>,
     scoring: Scoring,
     settled_at: Timestamp,
-    /// How fast the clock runs.
-    rate: u32,
+    pace: Pace,
 }
 
 /// What is to be done with a picture.
@@ -87,27 +92,32 @@ enum Look {
 impl Maker {
     fn new(groups: &[EdgeGroup], scoring: &Scoring, started_at: Timestamp, rate: u32) -> Self {
         let settled_at = started_at.after(SETTLE.saturating_mul(rate));
-        Self { groups: groups.to_vec(), scoring: scoring.clone(), settled_at, rate }
+        Self { groups: groups.to_vec(), scoring: scoring.clone(), settled_at, pace: Pace::new(rate) }
     }
 
-    fn look(&self, before: &Snapshot, picture: &Picture, now: Timestamp) -> Look {
+    fn look(&mut self, before: &Snapshot, picture: &Picture, now: Timestamp) -> Look {
         let is_first = before.generation == 0;
-        if is_first && now < self.settled_at && !self.all_linked(picture) {
+        if is_first && now < self.settled_at && !self.all_known(picture) {
             return Look::Later(self.settled_at);
         }
         let groups = self.groups.iter().map(|group| group::told(group, picture, &self.scoring)).collect();
         let generation = if is_first { now.as_micros().unsigned_abs() / 1_000 } else { before.generation + 1 };
         let after = Snapshot { generation, at: now, groups };
-        match pace::due(pace::urgency(before, &after), before.at, self.rate) {
+        let urgency = pace::urgency(before, &after);
+        match self.pace.due(urgency, before.at, now) {
             None => Look::Same,
             Some(due) if now < due => Look::Later(due),
-            Some(_) => Look::Now(after),
+            Some(_) => {
+                self.pace.made(urgency, now);
+                Look::Now(after)
+            }
         }
     }
 
-    fn all_linked(&self, picture: &Picture) -> bool {
-        let linked = |node: &NodeId| picture.candidates.iter().any(|it| it.node == *node && it.linked);
-        self.groups.iter().flat_map(|group| &group.members).all(|member| linked(&member.node))
+    /// Whether every node has its link and has said how it is.
+    fn all_known(&self, picture: &Picture) -> bool {
+        let known = |node: &NodeId| picture.candidates.iter().any(|it| it.node == *node && it.linked && it.replied);
+        self.groups.iter().flat_map(|group| &group.members).all(|member| known(&member.node))
     }
 }
 
@@ -149,6 +159,7 @@ mod tests {
             max_calls: None,
             rtt_ms: 1.0,
             linked: score.is_some(),
+            replied: score.is_some(),
             disabled: false,
             lethal: if score.is_some() { Vec::new() } else { vec![Lethal::LinkDown] },
             settled: 0,
@@ -165,18 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_snapshot_waits_for_all_links_but_not_for_ever() {
-        let (maker, nothing) = (maker(), Snapshot::default());
+    fn the_first_snapshot_waits_for_all_nodes_but_not_for_ever() {
+        let (mut maker, nothing) = (maker(), Snapshot::default());
         let half = picture([Some(50.0), None]);
         assert_eq!(maker.look(&nothing, &Picture::default(), at(0)), Look::Later(at(5_000)));
         assert_eq!(maker.look(&nothing, &half, at(4_999)), Look::Later(at(5_000)));
+        let mut mute = picture([Some(50.0), Some(1.0)]);
+        mute.candidates[1].replied = false;
+        assert_eq!(maker.look(&nothing, &mute, at(4_999)), Look::Later(at(5_000)), "a link alone says nothing");
         assert_eq!(told(maker.look(&nothing, &half, at(5_000))).generation, 1_005_000);
         assert_eq!(told(maker.look(&nothing, &picture([Some(50.0), Some(1.0)]), at(7))).generation, 1_000_007);
     }
 
     #[test]
     fn a_lost_link_is_told_at_once_and_weights_that_never_rest_are_not() {
-        let maker = maker();
+        let mut maker = maker();
         let first = told(maker.look(&Snapshot::default(), &picture([Some(50.0), Some(50.0)]), at(0)));
         let lighter = picture([Some(49.0), Some(50.0)]);
         assert_eq!(maker.look(&first, &lighter, at(20)), Look::Later(at(100)));
@@ -188,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_rounds_to_the_same_weight_is_no_news() {
-        let maker = maker();
+        let mut maker = maker();
         let first = told(maker.look(&Snapshot::default(), &picture([Some(50.0), Some(50.0)]), at(0)));
         assert_eq!(maker.look(&first, &picture([Some(50.4), Some(49.6)]), at(200)), Look::Same);
     }

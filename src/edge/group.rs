@@ -24,20 +24,24 @@ fn candidate<'a>(picture: &'a Picture, member: &Member) -> Option<&'a Candidate>
 
 fn endpoint(member: &Member, group: &Picture, fail_open: bool) -> Endpoint {
     let node = candidate(group, member);
-    let stands_in = fail_open && group.fallback.as_ref() == Some(&member.node);
+    let is_blind = fail_open && is_blind(group);
+    let stands_in = fail_open && !is_blind && group.fallback.as_ref() == Some(&member.node);
+    let is_draining = |node: &Candidate| node.lethal.contains(&Lethal::Draining);
     let (health, weight) = match node {
         Some(node) if group.takes_calls(node) => (Health::Healthy, weight(node.score)),
         Some(node) if stands_in => (Health::Healthy, weight(node.fitness)),
-        Some(node) if fail_open && is_blind(group) && !node.disabled => (Health::Unknown, 1),
+        Some(node) if is_blind && !node.disabled && is_draining(node) => (Health::Draining, 1),
+        Some(node) if is_blind && !node.disabled => (Health::Unknown, 1),
         Some(node) if node.lethal == [Lethal::Draining] => (Health::Draining, 1),
         _ => (Health::Unhealthy, 1),
     };
     Endpoint { node: member.node.clone(), address: member.host.clone(), port: member.port, health, weight, stands_in }
 }
 
-/// Whether nothing is known of any node: then the trouble may well be ours, and an edge finds out by trying.
+/// Whether nothing is known of any node in service: then the trouble may well be ours, and an edge finds out by trying.
 fn is_blind(group: &Picture) -> bool {
-    group.fallback_active && group.fallback.is_none() && !group.candidates.iter().any(|node| node.linked)
+    let mut in_service = group.candidates.iter().filter(|node| !node.disabled);
+    group.fallback_active && in_service.all(|node| !node.linked)
 }
 
 /// A score as a share. A node that takes calls gets some, however low its score: its minimum is `min_score`.
@@ -68,6 +72,7 @@ mod tests {
             max_calls: None,
             rtt_ms: 1.0,
             linked: true,
+            replied: true,
             disabled: false,
             lethal: Vec::new(),
             settled: 0,
@@ -143,11 +148,23 @@ mod tests {
     }
 
     #[test]
-    fn where_no_node_has_a_link_those_in_service_are_unknown() {
-        let both = [Lethal::LinkDown, Lethal::Disabled];
-        let candidates = [out("a", &[Lethal::LinkDown]), out("b", &both)];
-        let shown = shown(&group(&["a", "b"]), &candidates, &Scoring::default());
-        assert_eq!(shown, [(Health::Unknown, 1, false), (Health::Unhealthy, 1, false)]);
+    fn where_no_node_in_service_has_a_link_they_are_unknown() {
+        use Health::{Draining, Unhealthy, Unknown};
+        let no_link = |name, more: &[Lethal]| out(name, &[&[Lethal::LinkDown], more].concat());
+        let candidates = [
+            no_link("a", &[]),
+            no_link("b", &[]),
+            no_link("c", &[Lethal::Draining]),
+            no_link("d", &[Lethal::Disabled]),
+            out("e", &[Lethal::Disabled]),
+        ];
+        // The node to fall back on is no better known than the others.
+        for fallback_node in [None, Some(node("b"))] {
+            let scoring = Scoring { fallback_node, ..Scoring::default() };
+            let shown = shown(&group(&["a", "b", "c", "d", "e"]), &candidates, &scoring);
+            let healths: Vec<_> = shown.into_iter().map(|(health, ..)| health).collect();
+            assert_eq!(healths, [Unknown, Unknown, Draining, Unhealthy, Unhealthy]);
+        }
     }
 
     #[test]

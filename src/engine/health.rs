@@ -181,6 +181,7 @@ impl Health {
             max_calls: figures.max_calls,
             rtt_ms: self.reply.ms(),
             linked: self.link_up,
+            replied: self.replied,
             disabled: self.admin == Admin::Disabled,
             lethal: assessment.lethal.clone(),
             settled: 0,

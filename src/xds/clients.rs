@@ -6,19 +6,23 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::dialogue::{Dialogue, Fault, Rejections};
-use super::resources::Resources;
 use super::view::{ClientView, GoneView, SubscriptionView, XdsTotals, XdsView};
 use crate::clock::Clock;
 use crate::engine::view::XdsSummary;
 use crate::listen::Listening;
+use crate::time::Timestamp;
 
 /// Ended streams that are remembered: enough to see why an edge comes and goes.
 const GONE: usize = 50;
+
+/// Shortest time between two warnings about clients that are dropped: one that comes back each time is one message.
+const TELL_APART: Duration = Duration::from_secs(1);
 
 /// Everybody who is there. Copies share everything.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ struct Shared {
     clients: Mutex<BTreeMap<u64, Arc<ArcSwap<ClientView>>>>,
     gone: Mutex<VecDeque<GoneView>>,
     rejections: Mutex<Rejections>,
+    /// When the log was told last that a client is dropped.
+    told_at: Mutex<Timestamp>,
     totals: Totals,
 }
 
@@ -59,6 +65,7 @@ impl Registry {
             clients: Mutex::default(),
             gone: Mutex::default(),
             rejections: Mutex::default(),
+            told_at: Mutex::default(),
             totals: Totals::default(),
         }))
     }
@@ -144,19 +151,22 @@ struct Ended {
 
 impl Presence {
     /// Has the dialogue take what the client says, with what it rejected on its other streams.
-    pub(super) fn take<D: Dialogue>(
-        &self,
-        dialogue: &mut D,
-        request: D::Request,
-        resources: &Resources,
-    ) -> Result<Vec<D::Response>, Fault> {
+    pub(super) fn take<D: Dialogue>(&self, dialogue: &mut D, request: D::Request) -> Result<(), Fault> {
         let Shared { rejections, clock, .. } = &*self.registry.0;
-        dialogue.take(request, resources, &mut lock(rejections), clock.now())
+        dialogue.take(request, &mut lock(rejections), clock.now())
     }
 
-    /// What the client calls itself.
-    pub(super) fn client(&self) -> String {
-        self.seat.load().node.clone()
+    /// Tells the log why the client is dropped; not of each, where they come by the hundred.
+    pub(super) fn tell(&self, fault: &Fault) {
+        let Shared { told_at, clock, .. } = &*self.registry.0;
+        let client = self.seat.load();
+        let (peer, now) = (&client.peer, clock.now());
+        let told = std::mem::replace(&mut *lock(told_at), now);
+        if now.since(told) >= TELL_APART {
+            tracing::warn!(%peer, "the xDS client {:?} is dropped: {fault}", client.node);
+        } else {
+            tracing::debug!(%peer, "the xDS client {:?} is dropped: {fault}", client.node);
+        }
     }
 
     /// Puts up how the dialogue is.

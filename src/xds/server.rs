@@ -3,11 +3,13 @@
 //! A connection is a task of its own. Its client has a limited time to say hello, to take what is sent to it and to open a
 //! stream; so neither one that is half dead nor one that never wanted anything keeps its place.
 
+use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -54,6 +56,9 @@ const MAX_HEADERS: u32 = 16 * 1024;
 /// Most that waits to be written to one stream; an answer with a hundred nodes has 10 KB.
 const SEND_BUFFER: usize = 256 * 1024;
 
+/// How long a stream that lost its client waits for the connection to say why.
+const FATE: Duration = Duration::from_millis(100);
+
 /// What bounds the use of the server. The defaults are for production; tests make them smaller.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -94,29 +99,73 @@ pub(super) struct Line {
     pub(super) peer: SocketAddr,
     /// The name in the client's certificate, where it showed one.
     pub(super) certificate: Option<Arc<str>>,
-    streams: Arc<AtomicUsize>,
-    closed: CancellationToken,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Streams that are open.
+    streams: AtomicUsize,
+    /// Whether there ever was one.
+    had_streams: AtomicBool,
+    /// It is to be closed, whatever is under way.
+    closing: CancellationToken,
+    /// It has ended.
+    over: CancellationToken,
+    /// Why it was ended here.
+    fate: OnceLock<String>,
 }
 
 impl Line {
     /// Counts a stream until what is returned is dropped.
     pub(super) fn busy(&self) -> Busy {
-        self.streams.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(&self.streams))
+        self.state.streams.fetch_add(1, Ordering::Relaxed);
+        self.state.had_streams.store(true, Ordering::Relaxed);
+        Busy(Arc::clone(&self.state))
     }
 
     /// Closes the connection, whatever is under way.
     pub(super) fn close(&self) {
-        self.closed.cancel();
+        self.state.closing.cancel();
+    }
+
+    /// Why the connection was ended here, if it was: a stream hears that it has no client any more before that is known.
+    pub(super) async fn fate(&self) -> Option<String> {
+        let _ = timeout(FATE, self.state.over.cancelled()).await;
+        self.state.fate.get().cloned()
+    }
+
+    fn had_streams(&self) -> bool {
+        self.state.had_streams.load(Ordering::Relaxed)
+    }
+
+    /// The connection has ended: why that is worth telling, where no stream does.
+    fn ended(&self, ended: hyper::Result<()>) -> Result<(), String> {
+        let Err(error) = ended else { return Ok(()) };
+        let silent = is_timeout(&error);
+        if silent {
+            let _ = self.state.fate.set("it did not answer when asked whether it is there".to_owned());
+        }
+        match (self.had_streams(), silent) {
+            (true, _) => Ok(()),
+            (false, true) => Err("it did not answer when asked whether it is there".to_owned()),
+            (false, false) => Err(format!("no HTTP/2: {error}")),
+        }
     }
 }
 
+/// Whether a client was waited for in vain: for a word, or for room to write.
+fn is_timeout(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    error.is_timeout() || cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+}
+
 /// A stream that is open on a connection.
-pub(super) struct Busy(Arc<AtomicUsize>);
+pub(super) struct Busy(Arc<State>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -249,25 +298,44 @@ struct Visit {
 
 impl Visit {
     async fn receive(&self, stream: TcpStream, identity: Option<Arc<Identity>>) -> Result<(), String> {
+        if !self.speaks(&stream).await? {
+            return Ok(());
+        }
         // Answers are small, and a change is to leave at once.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write));
         let stream = Box::pin(stream);
         let Some(identity) = identity else { return self.converse(stream, None).await };
-        let handshake = timeout(self.limits.hello, identity.accept(stream)).await;
+        let handshake = tokio::select! {
+            handshake = timeout(self.limits.hello, identity.accept(stream)) => handshake,
+            () = self.tasks.stopping() => return Ok(()),
+        };
         let (stream, certificate) = handshake
             .map_err(|_| format!("no TLS handshake within {} s", self.limits.hello.as_secs()))?
             .map_err(|error| format!("no TLS: {error}"))?;
         self.converse(stream, certificate).await
     }
 
+    /// Whether the client says anything: who looks whether the port is open connects and goes.
+    async fn speaks(&self, stream: &TcpStream) -> Result<bool, String> {
+        let mut byte = [0];
+        tokio::select! {
+            peeked = timeout(self.limits.hello, stream.peek(&mut byte)) => match peeked {
+                Ok(Ok(bytes)) => Ok(bytes > 0),
+                Ok(Err(_)) => Ok(false),
+                Err(_) => Err(format!("it said nothing for {} s", self.limits.hello.as_secs())),
+            },
+            () = self.tasks.stopping() => Ok(false),
+        }
+    }
+
     async fn converse<S>(&self, stream: S, certificate: Option<Arc<str>>) -> Result<(), String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (streams, closed) = (Arc::default(), CancellationToken::new());
-        let line = Line { peer: self.peer, certificate, streams, closed };
+        let line = Line { peer: self.peer, certificate, state: Arc::default() };
+        let _over = line.state.over.clone().drop_guard();
         let inner = TowerToHyperService::new(self.router.clone());
         let on = line.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -281,12 +349,12 @@ impl Visit {
         let mut was_idle = false;
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return ended.map_err(|error| format!("no HTTP/2: {error}")),
-                () = line.closed.cancelled() => return Ok(()),
+                ended = connection.as_mut() => return line.ended(ended),
+                () = line.state.closing.cancelled() => return Ok(()),
                 _ = idle.tick() => {
-                    let is_idle = line.streams.load(Ordering::Relaxed) == 0;
+                    let is_idle = line.state.streams.load(Ordering::Relaxed) == 0;
                     if is_idle && was_idle {
-                        return Err("it opened no stream".to_owned());
+                        return if line.had_streams() { Ok(()) } else { Err("it opened no stream".to_owned()) };
                     }
                     was_idle = is_idle;
                 }

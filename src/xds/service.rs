@@ -3,6 +3,7 @@
 //! Nothing here waits for a client to read. What is to be sent goes into a queue that the dialogue cannot fill while the
 //! client accepts or rejects what it gets; a client for which the queue is full, or that answers nothing in time, is ended.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,7 @@ impl Service {
         let who = self.admit(&request, &line)?;
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| self.refuse(&line, Code::ResourceExhausted, "too many streams are open"))?;
+        let asker = who.clone().unwrap_or_else(|| line.peer.ip().to_canonical().to_string());
         let since = self.clock.now();
         let client = ClientView {
             stream: 0,
@@ -101,6 +103,7 @@ impl Service {
             served: self.served.clone(),
             presence,
             line,
+            asker,
             clock: self.clock,
             tasks: self.tasks.clone(),
             _place: place,
@@ -129,6 +132,8 @@ struct Conversation<D: Dialogue> {
     served: Served,
     presence: Presence,
     line: Line,
+    /// Whom we know the client to be, whatever it calls itself.
+    asker: String,
     clock: Clock,
     tasks: Tasks,
     _place: OwnedSemaphorePermit,
@@ -152,14 +157,18 @@ impl<D: Dialogue> Conversation<D> {
             Err(end) => end,
         };
         let status = match end {
-            End::Gone(reason) => return self.presence.ends(false, reason),
+            End::Gone(reason) => {
+                return match self.line.fate().await {
+                    Some(fate) => self.presence.ends(true, fate),
+                    None => self.presence.ends(false, reason),
+                };
+            }
             End::Stopping => {
-                self.presence.ends(true, "pointsman stops".to_owned());
+                self.presence.ends(false, "pointsman stops".to_owned());
                 Status::unavailable("pointsman stops; subscribe again")
             }
             End::Dropped(fault) => {
-                let client = self.presence.client();
-                tracing::warn!(peer = %self.line.peer, "the xDS client {client:?} is dropped: {fault}");
+                self.presence.tell(&fault);
                 self.presence.ends(true, fault.to_string());
                 Status::new(code(&fault), fault.to_string())
             }
@@ -178,13 +187,14 @@ impl<D: Dialogue> Conversation<D> {
 
     async fn talk(&mut self) -> Result<std::convert::Infallible, End> {
         let mut resources = self.first_resources().await?;
-        let mut dialogue = D::open(self.clock.now());
+        let mut dialogue = D::open(&self.asker, self.clock.now());
         loop {
             let pause = dialogue.deadline().map(|at| sleep(self.clock.real_time_until(at)));
             let answers = tokio::select! {
                 said = self.incoming.message() => {
                     let request = heard(said)?;
-                    self.presence.take(&mut dialogue, request, &resources).map_err(End::Dropped)?
+                    self.presence.take(&mut dialogue, request).map_err(End::Dropped)?;
+                    dialogue.update(&resources, self.clock.now())
                 }
                 changed = self.served.changed() => {
                     changed.map_err(|_| End::Stopping)?;
@@ -225,8 +235,8 @@ fn heard<T>(said: Result<Option<T>, Status>) -> Result<T, End> {
     match said {
         Ok(Some(request)) => Ok(request),
         Ok(None) => Err(End::Gone("it closed the stream".to_owned())),
-        // What cannot be decoded, or is too long, is reported as one of these.
-        Err(status) if matches!(status.code(), Code::Internal | Code::OutOfRange | Code::InvalidArgument) => {
+        // What cannot be decoded, or is too long; what the connection does has a cause.
+        Err(status) if status.source().is_none() && status.code() != Code::Cancelled => {
             Err(End::Dropped(Fault::Nonsense(status.message().to_owned())))
         }
         Err(_) => Err(End::Gone("its connection broke".to_owned())),

@@ -4,9 +4,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use rustls::server::WebPkiClientVerifier;
@@ -156,44 +157,49 @@ impl Identity {
         let seen = tasks
             .run_blocking({
                 let identity = Arc::clone(&identity);
-                move || identity.look(None)
+                move || identity.look(Seen::default())
             })
             .await;
         let (looking, stopping) = (Arc::clone(&identity), tasks.clone());
         tasks.spawn(async move {
             tokio::select! {
-                () = looking.keep_looking(seen.flatten(), &stopping) => {}
+                () = looking.keep_looking(seen.unwrap_or_default(), &stopping) => {}
                 () = stopping.stopping() => {}
             }
         });
         identity
     }
 
-    async fn keep_looking(self: Arc<Self>, mut seen: Option<Stamps>, tasks: &Tasks) {
+    async fn keep_looking(self: Arc<Self>, mut seen: Seen, tasks: &Tasks) {
         loop {
             sleep(LOOK_EVERY).await;
-            let (identity, before) = (Arc::clone(&self), seen);
-            seen = tasks.run_blocking(move || identity.look(before.as_ref())).await.flatten();
+            let identity = Arc::clone(&self);
+            seen = tasks.run_blocking(move || identity.look(seen)).await.unwrap_or_default();
         }
     }
 
-    /// Takes what the files hold, where they are not as `seen`; what cannot be used leaves everything as it was, and is
-    /// tried again at the next change.
-    fn look(&self, seen: Option<&Stamps>) -> Option<Stamps> {
+    /// Takes what the files hold, where they are not as they were seen last. What cannot be used leaves everything as it was,
+    /// is said once, and is tried again at every look: whoever renews a file may set its owner a moment later.
+    fn look(&self, seen: Seen) -> Seen {
         let stamps = Stamps::of(&self.files);
-        if seen == Some(&stamps) {
-            return Some(stamps);
+        if seen.stamps.as_ref() == Some(&stamps) {
+            return seen;
         }
         match read_config(&self.files, self.or_token) {
             Ok(config) => {
-                if seen.is_some() {
+                if seen.stamps.is_some() {
                     tracing::info!("the xDS server has read its certificates again");
                 }
                 self.current.store(Some(Arc::new(config)));
+                Seen { stamps: Some(stamps), problem: None }
             }
-            Err(problem) => tracing::error!("the xDS server goes on with the certificates that it has: {problem}"),
+            Err(problem) => {
+                if seen.problem.as_ref() != Some(&problem) {
+                    tracing::error!("the xDS server goes on with the certificates that it has: {problem}");
+                }
+                Seen { problem: Some(problem), ..seen }
+            }
         }
-        Some(stamps)
     }
 
     /// The handshake of a connection.
@@ -209,14 +215,26 @@ impl Identity {
     }
 }
 
-/// When the files were changed last; a certificate that is renewed has another time.
-#[derive(Clone, PartialEq)]
-struct Stamps([Option<SystemTime>; 3]);
+/// What was seen of the files.
+#[derive(Default)]
+struct Seen {
+    /// As they were when they were read.
+    stamps: Option<Stamps>,
+    /// Why they cannot be used as they are now.
+    problem: Option<TlsProblem>,
+}
+
+/// What tells a file from the one that was there before: when it was changed, itself or its owner, and its length.
+#[derive(PartialEq)]
+struct Stamps([Option<(i64, i64, i64, u64)>; 3]);
 
 impl Stamps {
     fn of(files: &XdsTls) -> Self {
-        let changed = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
-        Self([changed(&files.cert_file), changed(&files.key_file), files.client_ca_file.as_ref().and_then(changed)])
+        let stamp = |path: &PathBuf| {
+            let file = fs::metadata(path).ok()?;
+            Some((file.mtime(), file.ctime(), file.ctime_nsec(), file.len()))
+        };
+        Self([stamp(&files.cert_file), stamp(&files.key_file), files.client_ca_file.as_ref().and_then(stamp)])
     }
 }
 

@@ -92,7 +92,7 @@ pub struct SubscriptionView {
     pub kind: Kind,
     /// Whether to all of them.
     pub wildcard: bool,
-    /// The names asked for.
+    /// The names asked for, the first 32 of them.
     pub names: Vec<String>,
     /// Answers sent.
     pub sent: u64,

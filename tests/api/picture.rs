@@ -82,6 +82,7 @@ pub(crate) fn candidates() -> Picture {
         max_calls: Some(250),
         rtt_ms: 1.5,
         linked: true,
+        replied: true,
         disabled: false,
         lethal: vec![],
         settled: 0,

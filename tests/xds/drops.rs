@@ -1,13 +1,19 @@
 //! Clients that do not behave: each is dropped, and it is shown why.
 
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
 use pointsman::clock::Clock;
 use pointsman::edge::Health;
 use pointsman::xds::Limits;
 use pointsman::xds::kind::Kind;
 use pointsman::xds::protocol::envoy::service::discovery::v3::DiscoveryRequest;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -91,6 +97,85 @@ async fn who_never_reads_is_dropped_and_its_connection_closed() {
 
 /// The preface of HTTP/2, and settings without anything in them.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+/// A line on which nothing is read any more once it is told so.
+struct Deaf {
+    line: TcpStream,
+    deaf: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Deaf {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.deaf.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.line).poll_read(context, to)
+    }
+}
+
+impl AsyncWrite for Deaf {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.line).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.line).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.line).poll_shutdown(context)
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_vanished_without_a_word_is_dropped_and_delays_nobody() {
+    let limits = Limits { keep_alive: Duration::from_millis(300), ..Limits::default() };
+    let stage = Stage::set_with(&open(), limits, Clock::system()).await;
+    stage.serve(resources());
+    let (deaf, address) = (Arc::new(AtomicBool::new(false)), stage.address);
+    let goes_deaf = Arc::clone(&deaf);
+    let connect = tower::service_fn(move |_| {
+        let deaf = Arc::clone(&deaf);
+        async move { TcpStream::connect(address).await.map(|line| TokioIo::new(Deaf { line, deaf })) }
+    });
+    let channel = Endpoint::from_static("http://localhost").connect_with_connector(connect).await.unwrap();
+    let mut client = Subscriber::on(channel).await.unwrap();
+    let mut good = Subscriber::on(stage.channel().await).await.unwrap();
+    for (client, name) in [(&mut client, "vanished"), (&mut good, "good")] {
+        client.ask(name, Kind::Endpoints, &["sip"]).await;
+        client.take(&["sip"]).await;
+    }
+    stage.seen(|view| view.totals.accepted == 2).await;
+    goes_deaf.store(true, Ordering::Relaxed);
+    stage.serve(two_nodes((Health::Unhealthy, 1), (Health::Healthy, 50)));
+    good.take(&["sip"]).await;
+    let gone = stage.ended("did not answer when asked whether it is there").await;
+    assert!(gone.dropped && gone.node == "vanished", "{gone:?}");
+    assert_eq!((stage.registry.totals().dropped, stage.registry.totals().refused), (1, 0));
+}
+
+#[tokio::test]
+async fn who_only_looks_whether_the_port_is_open_is_nobody() {
+    let stage = Stage::set().await;
+    for _ in 0..3 {
+        drop(TcpStream::connect(stage.address).await.unwrap());
+    }
+    let mut line = TcpStream::connect(stage.address).await.unwrap();
+    line.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    stage.ended("no HTTP/2").await;
+    assert_eq!(stage.registry.view().gone.len(), 1);
+}
+
+#[tokio::test]
+async fn who_is_about_to_say_hello_does_not_keep_the_program_from_stopping() {
+    let stage = Stage::set().await;
+    let _silent = TcpStream::connect(stage.address).await.unwrap();
+    let mut half = TcpStream::connect(stage.address).await.unwrap();
+    half.write_all(b"PRI").await.unwrap();
+    let channel = stage.channel().await;
+    assert!(stage.tasks.stop(Duration::from_secs(5)).await, "within less than the ten seconds that a hello may take");
+    drop(channel);
+}
 
 #[tokio::test]
 async fn who_opens_no_stream_is_let_go() {

@@ -160,6 +160,20 @@ async fn a_token_lets_in_and_a_wrong_one_does_not() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_never_comes_does_not_keep_the_program_from_stopping() {
+    use tokio::io::AsyncWriteExt;
+
+    let ours = Authority::new();
+    let stage = stage(&ours.server(None, &[])).await;
+    let mut half = TcpStream::connect(stage.address).await.unwrap();
+    // The head of a record of the handshake, and nothing in it.
+    half.write_all(&[22, 3, 1, 2, 0]).await.unwrap();
+    drop(ours.connect(&stage, None).await.unwrap());
+    let limit = std::time::Duration::from_secs(5);
+    assert!(stage.tasks.stop(limit).await, "within less than the ten seconds that a handshake may take");
+}
+
+#[tokio::test]
 async fn a_certificate_that_is_renewed_is_taken_without_a_restart() {
     let ours = Authority::new();
     let stage = stage(&ours.server(None, &[])).await;
@@ -174,6 +188,10 @@ async fn a_certificate_that_is_renewed_is_taken_without_a_restart() {
         stream.get_ref().1.peer_certificates().unwrap()[0].clone()
     };
     let before = shown().await;
+    // Half of it is there when it is looked at, in the worst case.
+    std::fs::write(ours.path("key.pem"), "half a key").unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    assert_eq!(shown().await, before);
     ours.renew();
     let renewed = async {
         while shown().await == before {

@@ -19,6 +19,9 @@ use pointsman::xds::resources::{Resource, Resources};
 use pointsman::xds::view::SubscriptionView;
 use prost_types::Any;
 
+/// Whom the server knows the client to be.
+const ASKER: &str = "192.0.2.7";
+
 const START: Timestamp = Timestamp::from_secs(1_000);
 
 fn secs(secs: i64) -> Timestamp {
@@ -70,11 +73,12 @@ struct Talk<D> {
 
 impl<D: Dialogue> Talk<D> {
     fn with(resources: Resources) -> Self {
-        Self { dialogue: D::open(START), resources, rejections: Rejections::default(), now: START }
+        Self { dialogue: D::open(ASKER, START), resources, rejections: Rejections::default(), now: START }
     }
 
     fn try_say(&mut self, request: D::Request) -> Result<Vec<D::Response>, Fault> {
-        self.dialogue.take(request, &self.resources, &mut self.rejections, self.now)
+        self.dialogue.take(request, &mut self.rejections, self.now)?;
+        Ok(self.dialogue.update(&self.resources, self.now))
     }
 
     fn say(&mut self, request: D::Request) -> Vec<D::Response> {
@@ -88,7 +92,7 @@ impl<D: Dialogue> Talk<D> {
 
     /// The client closes its stream and opens another one.
     fn reconnect(&mut self) {
-        self.dialogue = D::open(self.now);
+        self.dialogue = D::open(ASKER, self.now);
     }
 
     fn view(&self, kind: Kind) -> SubscriptionView {

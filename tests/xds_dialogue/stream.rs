@@ -120,6 +120,52 @@ fn who_only_answers_may_answer_as_often_as_there_is_something_new() {
 }
 
 #[test]
+fn who_asks_for_more_with_each_answer_floods_all_the_same() {
+    let mut talk = SotwTalk::with(some(Kind::Endpoints, &[("a", "0"), ("b", "0")]));
+    let mut answer = one(talk.say(ask(Kind::Endpoints, &["a"])));
+    let flooded = (0..500).any(|n| {
+        let names: &[&str] = if n % 2 == 0 { &["a", "b"] } else { &["a"] };
+        let request = ack(&answer, names);
+        match talk.try_say(request) {
+            Ok(answers) => {
+                answer = answers.into_iter().next().unwrap_or_else(|| answer.clone());
+                false
+            }
+            Err(fault) => matches!(fault, Fault::Flood(_)),
+        }
+    });
+    assert!(flooded);
+
+    let mut talk = DeltaTalk::with(some(Kind::Endpoints, &[("a", "0")]));
+    let mut answer = one(talk.say(subscribe(Kind::Endpoints, &["a"])));
+    let flooded = (0..500).any(|_| {
+        let request =
+            DeltaDiscoveryRequest { response_nonce: answer.nonce.clone(), ..subscribe(Kind::Endpoints, &["a"]) };
+        match talk.try_say(request) {
+            Ok(answers) => {
+                answer = one(answers);
+                false
+            }
+            Err(fault) => matches!(fault, Fault::Flood(_)),
+        }
+    });
+    assert!(flooded);
+}
+
+#[test]
+fn what_one_asker_rejects_is_not_held_back_from_another_of_the_same_name() {
+    let mut talk = SotwTalk::with(some(Kind::Cluster, &[("a", "1")]));
+    let first = one(talk.say(ask(Kind::Cluster, &[])));
+    talk.say(nack(&first, &[]));
+    let holding = DiscoveryRequest { version_info: "0".to_owned(), ..ask(Kind::Cluster, &[]) };
+    let mut other = Sotw::open("198.51.100.9", talk.now);
+    other.take(holding.clone(), &mut talk.rejections, talk.now).unwrap();
+    assert_eq!(other.update(&talk.resources, talk.now).len(), 1);
+    talk.reconnect();
+    assert!(talk.say(holding).is_empty());
+}
+
+#[test]
 fn there_is_an_end_to_names() {
     let names: Vec<_> = (0..257).map(|n| n.to_string()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();

@@ -116,10 +116,12 @@ impl<'a> Check<'a> {
             return raw.id.placed().map(|(id, place)| (id.to_string(), place));
         }
         let (cluster, place) = raw.cluster.placed()?;
-        let good = (1..=MAX_CLUSTER).contains(&cluster.len()) && cluster.bytes().all(|byte| byte.is_ascii_graphic());
-        if !good {
+        // It stands behind `xds:///`, where `?`, `#` and `%` have a meaning, and for itself, where `*` and `xdstp:` do.
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:|/".contains(&byte);
+        let good = (1..=MAX_CLUSTER).contains(&cluster.len()) && cluster.bytes().all(legal);
+        if !good || cluster.starts_with("xdstp:") {
             let draft = Draft::error(Mark::Value(place), format!("`cluster` cannot be {:?}", shown(cluster)));
-            let help = format!("write 1 to {MAX_CLUSTER} letters, digits and punctuation of ASCII, and no blanks");
+            let help = format!("write 1 to {MAX_CLUSTER} letters, digits, '-', '_', '.', ':', '|' and '/'");
             self.note(draft.help(help));
         }
         Some((cluster.clone(), place))

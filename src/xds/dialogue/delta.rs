@@ -42,22 +42,24 @@ impl Dialogue for Delta {
     type Response = DeltaDiscoveryResponse;
     const PROTOCOL: Protocol = Protocol::Delta;
 
-    fn open(now: Timestamp) -> Self {
-        Self { stream: Stream::open(now) }
+    fn open(asker: &str, now: Timestamp) -> Self {
+        Self { stream: Stream::open(asker, now) }
     }
 
     fn take(
         &mut self,
         request: DeltaDiscoveryRequest,
-        resources: &Resources,
         rejections: &mut Rejections,
         now: Timestamp,
-    ) -> Result<Vec<DeltaDiscoveryResponse>, Fault> {
+    ) -> Result<(), Fault> {
         let nonce = &request.response_nonce;
-        let Some(kind) = self.stream.hear(request.node, &request.type_url, nonce, now)? else { return Ok(Vec::new()) };
+        let Some((kind, is_answer)) = self.stream.hear(request.node, &request.type_url, nonce, now)? else {
+            return Ok(());
+        };
         self.stream.settle(kind, nonce, request.error_detail.as_ref(), rejections, now);
         let has = request.initial_resource_versions;
         let (subscription, is_new) = self.stream.subscribe(kind, !has.is_empty(), rejections);
+        let due = subscription.due();
         if is_new {
             hold(subscription, has)?;
             if request.resource_names_subscribe.is_empty() && request.resource_names_unsubscribe.is_empty() {
@@ -67,7 +69,7 @@ impl Dialogue for Delta {
         unsubscribe(subscription, request.resource_names_unsubscribe);
         subscribe(subscription, request.resource_names_subscribe, is_new)?;
         subscription.prune()?;
-        Ok(self.update(resources, now))
+        if is_answer { self.stream.asked(kind, due, now) } else { Ok(()) }
     }
 
     fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<DeltaDiscoveryResponse> {

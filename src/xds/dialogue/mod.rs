@@ -43,22 +43,18 @@ pub trait Dialogue: Send + 'static {
     /// Which one it is.
     const PROTOCOL: Protocol;
 
-    /// A stream was opened.
-    fn open(now: Timestamp) -> Self;
+    /// A stream was opened by somebody who is known to be `asker`, whatever they call themselves: the name of their token or
+    /// certificate, or their address.
+    fn open(asker: &str, now: Timestamp) -> Self;
 
-    /// The client says something: what it is to be sent for it. What it rejects is remembered for its next streams.
+    /// The client says something; what it is to be sent for it, [`Dialogue::update`] says. What it rejects is remembered for
+    /// its next streams.
     ///
     /// # Errors
     /// [`Fault`], where the stream is to be ended.
-    fn take(
-        &mut self,
-        request: Self::Request,
-        resources: &Resources,
-        rejections: &mut Rejections,
-        now: Timestamp,
-    ) -> Result<Vec<Self::Response>, Fault>;
+    fn take(&mut self, request: Self::Request, rejections: &mut Rejections, now: Timestamp) -> Result<(), Fault>;
 
-    /// There are other resources: what the client is to be sent for it now.
+    /// The client said something, or there are other resources: what it is to be sent now.
     fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<Self::Response>;
 
     /// When the client will have been waited for long enough, unless it says something.

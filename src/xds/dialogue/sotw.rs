@@ -38,24 +38,21 @@ impl Dialogue for Sotw {
     type Response = DiscoveryResponse;
     const PROTOCOL: Protocol = Protocol::StateOfTheWorld;
 
-    fn open(now: Timestamp) -> Self {
-        Self { stream: Stream::open(now) }
+    fn open(asker: &str, now: Timestamp) -> Self {
+        Self { stream: Stream::open(asker, now) }
     }
 
-    fn take(
-        &mut self,
-        request: DiscoveryRequest,
-        resources: &Resources,
-        rejections: &mut Rejections,
-        now: Timestamp,
-    ) -> Result<Vec<DiscoveryResponse>, Fault> {
+    fn take(&mut self, request: DiscoveryRequest, rejections: &mut Rejections, now: Timestamp) -> Result<(), Fault> {
         let nonce = &request.response_nonce;
-        let Some(kind) = self.stream.hear(request.node, &request.type_url, nonce, now)? else { return Ok(Vec::new()) };
+        let Some((kind, is_answer)) = self.stream.hear(request.node, &request.type_url, nonce, now)? else {
+            return Ok(());
+        };
         self.stream.settle(kind, nonce, request.error_detail.as_ref(), rejections, now);
         let (subscription, is_new) = self.stream.subscribe(kind, !request.version_info.is_empty(), rejections);
+        let due = subscription.due();
         subscription.unanswered |= is_new;
         name(subscription, request.resource_names)?;
-        Ok(self.update(resources, now))
+        if is_answer { self.stream.asked(kind, due, now) } else { Ok(()) }
     }
 
     fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<DiscoveryResponse> {

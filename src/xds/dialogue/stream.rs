@@ -49,7 +49,10 @@ pub(super) struct Numbered {
 #[derive(Debug)]
 pub(super) struct Stream {
     opened: Timestamp,
+    asker: String,
     client: Option<Client>,
+    /// By which name its rejections are remembered: nobody can take that of another asker.
+    whose: String,
     subscriptions: [Option<Subscription>; Kind::ALL.len()],
     /// Clusters that were sent, new or changed, before the client asked for any endpoints.
     without_endpoints: BTreeSet<String>,
@@ -59,10 +62,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn open(now: Timestamp) -> Self {
+    pub(super) fn open(asker: &str, now: Timestamp) -> Self {
         Self {
             opened: now,
+            asker: asker.to_owned(),
             client: None,
+            whose: String::new(),
             subscriptions: Default::default(),
             without_endpoints: BTreeSet::new(),
             unserved: Vec::new(),
@@ -71,14 +76,15 @@ impl Stream {
         }
     }
 
-    /// Takes what every request has in it: the kind that it is about, `None` where that is not served.
+    /// Takes what every request has in it: the kind that it is about, `None` where that is not served, and whether it says
+    /// something to an answer of ours.
     pub(super) fn hear(
         &mut self,
         node: Option<Node>,
         type_url: &str,
         nonce: &str,
         now: Timestamp,
-    ) -> Result<Option<Kind>, Fault> {
+    ) -> Result<Option<(Kind, bool)>, Fault> {
         let kind = Kind::of(type_url);
         let is_answer = kind
             .and_then(|kind| self.subscriptions[kind as usize].as_ref())
@@ -87,7 +93,9 @@ impl Stream {
             self.bucket.take(now)?;
         }
         if self.client.is_none() {
-            self.client = Some(identify(node)?);
+            let client = identify(node)?;
+            self.whose = format!("{} {}", self.asker, client.node);
+            self.client = Some(client);
         }
         if type_url.is_empty() {
             return Err(Fault::Nonsense("a request without a type".to_owned()));
@@ -98,18 +106,23 @@ impl Stream {
                 self.unserved.push(type_url);
             }
         }
-        Ok(kind)
+        Ok(kind.map(|kind| (kind, is_answer)))
+    }
+
+    /// Who accepts an answer and asks for something new with it asks unasked all the same.
+    pub(super) fn asked(&mut self, kind: Kind, due_before: usize, now: Timestamp) -> Result<(), Fault> {
+        let due = self.subscriptions[kind as usize].as_ref().map_or(0, Subscription::due);
+        if due > due_before { self.bucket.take(now) } else { Ok(()) }
     }
 
     /// The subscription to a kind, a new one where the client speaks of it for the first time; a new one that holds
     /// something is spared what was rejected on earlier streams.
     pub(super) fn subscribe(&mut self, kind: Kind, holds: bool, rejections: &Rejections) -> (&mut Subscription, bool) {
-        let node = self.client.as_ref().map_or("", |client| &client.node);
         let place = &mut self.subscriptions[kind as usize];
         let is_new = place.is_none();
         let subscription = place.get_or_insert_default();
         if is_new && holds {
-            subscription.hold_back(rejections.of(node, kind));
+            subscription.hold_back(rejections.of(&self.whose, kind));
         }
         if kind == Kind::Endpoints {
             subscription.owed.append(&mut self.without_endpoints);
@@ -126,10 +139,10 @@ impl Stream {
         rejections: &mut Rejections,
         now: Timestamp,
     ) {
-        let (Some(client), Some(subscription)) = (&self.client, &mut self.subscriptions[kind as usize]) else { return };
+        let Some(subscription) = &mut self.subscriptions[kind as usize] else { return };
         match subscription.settle(nonce, error.map(|status| status.message.as_str()), now) {
-            Some(Verdict::Accepted(parts)) => rejections.forget(&client.node, kind, &parts),
-            Some(Verdict::Rejected(parts)) => rejections.remember(&client.node, kind, &parts),
+            Some(Verdict::Accepted(parts)) => rejections.forget(&self.whose, kind, &parts),
+            Some(Verdict::Rejected(parts)) => rejections.remember(&self.whose, kind, &parts),
             None => {}
         }
     }

@@ -18,6 +18,9 @@ pub(super) const MAX_NAMES: usize = 256;
 /// Bytes of a name: more than any that can be configured.
 pub(super) const MAX_NAME: usize = 256;
 
+/// Names that people are shown: what is shown of all clients is copied whenever somebody looks.
+const SHOWN_NAMES: usize = 32;
+
 /// Names that wait for an answer: what is asked for now, and as many that were a moment ago.
 const MAX_OWED: usize = 2 * MAX_NAMES;
 
@@ -140,6 +143,11 @@ impl Subscription {
         Ok(())
     }
 
+    /// How much is to be answered though nothing has changed.
+    pub(super) fn due(&self) -> usize {
+        self.owed.len() + usize::from(self.unanswered)
+    }
+
     /// All that the client has is to be answered again, with what is under way: it is no longer known here whether that was
     /// wanted when it was sent, and a client that wants everything keeps it.
     pub(super) fn owe_all(&mut self) {
@@ -222,7 +230,7 @@ impl Subscription {
         SubscriptionView {
             kind,
             wildcard: self.wildcard,
-            names: self.names.iter().map(|name| clean(name, MAX_NAME)).collect(),
+            names: self.names.iter().take(SHOWN_NAMES).map(|name| clean(name, MAX_NAME)).collect(),
             sent: self.sent,
             sent_version: self.sent_version.clone(),
             waiting_since: self.waiting_since(),
