@@ -492,5 +492,7 @@ fn why_a_stream_ended_is_said_in_russian_and_what_others_said_stays() {
         assert_eq!(ended(&fault.to_string(), En), fault.to_string());
     }
     assert_eq!(ended("it went away", Ru), "отключился");
-    assert_eq!(ended("no TLS: of 9 bytes", Ru), "no TLS: of 9 bytes");
+    assert_eq!(ended("no TLS: of 9 bytes", Ru), "это не TLS: of 9 bytes");
+    assert_eq!(plain(&ended("it said nothing for 10 s", Ru)), "ничего не сказал за 10 с");
+    assert_eq!(ended("its moon is in the seventh house", Ru), "its moon is in the seventh house");
 }
