@@ -21,12 +21,12 @@ use std::sync::Arc;
 use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
 use super::subscription::{Answer, EVERYTHING, MAX_NAME, MAX_NAMES, OfKind, Subscription, version_of};
-use super::{Client, Dialogue, Fault};
+use super::{Dialogue, Fault};
 use crate::time::Timestamp;
 use crate::xds::kind::Kind;
 use crate::xds::protocol::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource};
 use crate::xds::resources::{self, Resources};
-use crate::xds::view::{Protocol, SubscriptionView};
+use crate::xds::view::Protocol;
 
 /// Bytes of a version that a client says it has; a longer one is none of ours, and is not kept.
 const MAX_VERSION: usize = 64;
@@ -95,24 +95,8 @@ impl Dialogue for Delta {
             .collect()
     }
 
-    fn deadline(&self) -> Option<Timestamp> {
-        self.stream.deadline()
-    }
-
-    fn overdue(&self, now: Timestamp) -> Option<Fault> {
-        self.stream.overdue(now)
-    }
-
-    fn client(&self) -> Option<&Client> {
-        self.stream.client()
-    }
-
-    fn subscriptions(&self) -> Vec<SubscriptionView> {
-        self.stream.views()
-    }
-
-    fn unserved(&self) -> &[String] {
-        self.stream.unserved()
+    fn stream(&self) -> &Stream {
+        &self.stream
     }
 }
 

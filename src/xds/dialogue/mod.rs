@@ -18,6 +18,7 @@ mod subscription;
 pub use self::delta::Delta;
 pub use self::rejections::{Part, Rejections};
 pub use self::sotw::Sotw;
+pub use self::stream::Stream;
 use super::resources::Resources;
 use super::view::{Protocol, SubscriptionView};
 use crate::notify::render::shown_line;
@@ -57,20 +58,33 @@ pub trait Dialogue: Send + 'static {
     /// The client said something, or there are other resources: what it is to be sent now.
     fn update(&mut self, resources: &Resources, now: Timestamp) -> Vec<Self::Response>;
 
+    /// What both dialects keep of a stream.
+    fn stream(&self) -> &Stream;
+
     /// When the client will have been waited for long enough, unless it says something.
-    fn deadline(&self) -> Option<Timestamp>;
+    fn deadline(&self) -> Option<Timestamp> {
+        self.stream().deadline()
+    }
 
     /// Why the stream is to be ended, where a deadline has passed.
-    fn overdue(&self, now: Timestamp) -> Option<Fault>;
+    fn overdue(&self, now: Timestamp) -> Option<Fault> {
+        self.stream().overdue(now)
+    }
 
     /// Who the client is; `None` until it has said so.
-    fn client(&self) -> Option<&Client>;
+    fn client(&self) -> Option<&Client> {
+        self.stream().client()
+    }
 
     /// What it asked for, and how that goes.
-    fn subscriptions(&self) -> Vec<SubscriptionView>;
+    fn subscriptions(&self) -> Vec<SubscriptionView> {
+        self.stream().views()
+    }
 
     /// Types that it asked for and that are not served.
-    fn unserved(&self) -> &[String];
+    fn unserved(&self) -> &[String] {
+        self.stream().unserved()
+    }
 }
 
 /// Why a stream is ended here.

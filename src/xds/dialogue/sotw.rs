@@ -20,12 +20,12 @@ use std::sync::Arc;
 use super::rejections::Rejections;
 use super::stream::{Stream, control_plane};
 use super::subscription::{Answer, EVERYTHING, OfKind, Subscription, Versions, version_of};
-use super::{Client, Dialogue, Fault};
+use super::{Dialogue, Fault};
 use crate::time::Timestamp;
 use crate::xds::kind::Kind;
 use crate::xds::protocol::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
 use crate::xds::resources::{Resource, Resources};
-use crate::xds::view::{Protocol, SubscriptionView};
+use crate::xds::view::Protocol;
 
 /// A stream of the state of the world.
 #[derive(Debug)]
@@ -68,24 +68,8 @@ impl Dialogue for Sotw {
             .collect()
     }
 
-    fn deadline(&self) -> Option<Timestamp> {
-        self.stream.deadline()
-    }
-
-    fn overdue(&self, now: Timestamp) -> Option<Fault> {
-        self.stream.overdue(now)
-    }
-
-    fn client(&self) -> Option<&Client> {
-        self.stream.client()
-    }
-
-    fn subscriptions(&self) -> Vec<SubscriptionView> {
-        self.stream.views()
-    }
-
-    fn unserved(&self) -> &[String] {
-        self.stream.unserved()
+    fn stream(&self) -> &Stream {
+        &self.stream
     }
 }
 

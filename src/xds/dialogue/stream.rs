@@ -47,7 +47,7 @@ pub(super) struct Numbered {
 
 /// A stream and its subscriptions.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub struct Stream {
     opened: Timestamp,
     asker: String,
     client: Option<Client>,
