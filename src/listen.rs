@@ -1,15 +1,20 @@
 //! Listening on an address, for every server of the program: one that is taken is tried again until it is free while
 //! everything else goes on, and so many connections are served at a time.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Pause after the system refused to accept a client (no file descriptor left), so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Clients that may wait in the system's queue until they are accepted: after a restart all of them come back at once, and one
+/// that finds the queue full tries again after seconds.
+const BACKLOG: u32 = 4096;
 
 /// Whether a server can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,8 +64,7 @@ impl Door {
 
     async fn bind(&self, opened: impl FnOnce(SocketAddr)) -> TcpListener {
         loop {
-            let bound = TcpListener::bind(self.listen).await;
-            match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+            match listen(self.listen).and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
                     opened(address);
                     self.listening.send_replace(Listening { address: Some(address), problem: String::new() });
@@ -84,4 +88,12 @@ impl Door {
             tracing::error!("{problem}; everything else works, and this is tried again");
         }
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of the program before that still linger are no reason to wait.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
